@@ -66,8 +66,13 @@ class Cells(Case):
     def lines(self, path):
         return [json.loads(line) for line in (self.folder / path).read_text().splitlines()]
 
-    def cell(self, schedule, microbatches=4, latency=10):
-        job = self.write("job.toml", CELL.format(schedule=schedule, batch=3 * microbatches, latency=latency))
+    def cell(self, schedule, microbatches=4, latency=10, places=None):
+        job = CELL.format(schedule=schedule, batch=3 * microbatches, latency=latency)
+        if places:
+            link = '[[cluster.wan]]\nbetween = ["oregon", "virginia"]\none_way_latency = "10 ms"\nnode_pair_limit = "5 Gbps"\n'
+            job = (job.replace("nodes = 6", "nodes = 8").replace("pipeline = 4", f"pipeline = 4\n{places}")
+                   .replace("[training]", link + "[training]"))
+        job = self.write("job.toml", job)
         answer = self.json("train", job, "--out", "run")
         self.assertEqual((answer["steps"], answer["provenance"], answer["byte_scale"]), (3, "emulated", 4000))
         predicted = [e for e in self.lines("run/predicted.jsonl") if e.get("iteration") == 1 and "action" in e]
@@ -79,7 +84,7 @@ class Cells(Case):
                                            and not e["action"].endswith("U")]
                 self.assertEqual(computed(happened), computed(predicted), f"rank {rank}")
             if schedule == "atlas":
-                self.same_order_on_the_wan(predicted, happened)
+                self.same_order_on_the_wan(predicted, happened, (1, 2) if places else (0, 1, 2))
         machine, error = answer["machine"], answer["iteration_error"]
         print(f"{schedule}: error {error:+.3f}, {machine}")
         if machine["too_busy"]:
@@ -97,11 +102,12 @@ class Cells(Case):
             if not event["action"].endswith("U"):
                 self.assertAlmostEqual(event.get("bytes", 0), sizes[key(event)] / 4000, delta=1)
 
-    # One transfer at a time owns a boundary in a direction, in the order of the schedule.
-    def same_order_on_the_wan(self, predicted, happened):
+    # One transfer of those that share at a time owns a boundary in a direction, in the order of the schedule.
+    def same_order_on_the_wan(self, predicted, happened, pipelines):
         for sender, receiver in [(1, 2), (2, 1), (2, 3), (3, 2)]:
             order = lambda events: [(e["rank"], e["action"]) for e in sorted(events, key=lambda e: e["start_ns"])
-                                    if e["lane"] == "link" and e["rank"] // 3 == sender and e["peer"] // 3 == receiver]
+                                    if e["lane"] == "link" and e["rank"] // 3 == sender and e["peer"] // 3 == receiver
+                                    and e["rank"] % 3 in pipelines and not e["action"].endswith("REDUCE_GRAD")]
             self.assertEqual(order(happened), order(predicted))
             self.assertGreater(len(order(happened)), 0)
 
@@ -120,8 +126,49 @@ class Cells(Case):
     def test_atlas_16_microbatches(self):
         self.cell("atlas", microbatches=16)
 
+    def test_two_pipelines_of_three(self):
+        # Pipeline 0 stays in oregon; 1 and 2 cross together, and share.
+        self.cell("atlas", places='datacenter_per_stage = ["oregon", "oregon", ["oregon", "iowa", "iowa"], '
+                                  '["oregon", "virginia", "virginia"]]')
+
     def test_atlas_40_ms(self):
         self.cell("atlas", latency=40)
+
+
+# Atlas' own testbed, 4-4-4: pipelines 1 and 2 cross the first boundary together, 0 and 1 the last; 0 and 2 cross the middle
+# alone, from other datacenters.
+TESTBED = CELL.format(schedule="atlas", batch=12, latency=10).replace("nodes = 6", "nodes = 4").replace("nodes = 3", "nodes = 4")
+TESTBED = TESTBED.replace("emulated:", "").replace("layers = 8", "layers = 4").replace("[training]", """
+[[cluster.wan]]
+between = ["oregon", "virginia"]
+one_way_latency = "10 ms"
+node_pair_limit = "5 Gbps"
+[training]""").replace("pipeline = 4", """pipeline = 4
+datacenter_per_stage = ["oregon", ["oregon", "iowa", "iowa"], ["iowa", "iowa", "virginia"], "virginia"]""")
+
+
+class Testbed(Case):
+    def test_sharing_in_time_is_faster(self):
+        for discipline in ("greedy", "released", "strict"):
+            taken = {}
+            for sharing in ("spatial", "temporal"):
+                keys = f'data = 3\nsharing = "{sharing}"\ndiscipline = "{discipline}"'
+                job = self.write("job.toml", TESTBED.replace("data = 3", keys))
+                taken[sharing] = self.json("simulate", job, "--check")["iteration_ns"]
+            print(f"{discipline}: {taken}")
+            self.assertLess(taken["temporal"], 0.97 * taken["spatial"], discipline)
+
+    def test_it_is_drawn_and_counted(self):
+        job = self.write("temporal.toml", TESTBED)
+        drawn = self.ok("simulate", job, "--ascii")
+        for link in ("oregon -> iowa, pipelines 1 2 |", "iowa -> oregon, pipelines 1 2 |",
+                     "iowa -> virginia, pipelines 0 1 |", "virginia -> iowa, pipelines 0 1 |"):
+            self.assertIn(link, drawn)
+        self.assertEqual(drawn[drawn.index("links shared in time"):].count("of pipeline |"), 4)
+        spatial = self.write("spatial.toml", TESTBED.replace("data = 3", 'data = 3\nsharing = "spatial"'))
+        self.assertEqual(self.json("traffic", job), self.json("traffic", spatial))
+        simulated = self.json("simulate", job)["iteration_ns"]
+        self.assertAlmostEqual(self.json("estimate", job)["simulated_s"] * 1e9, simulated, delta=10)
 
 
 # 2 stages x 3 pipelines that share the WAN; every rank carries a third of every message.

@@ -56,7 +56,7 @@ class Notes(Case):
                 self.assertEqual((done.stdout + done.stderr).count(words), int(noted), f"{command}\n{done.stdout}")
 
     def test_sharing_that_has_no_effect(self):
-        words = 'parallelism.sharing = "temporal" has no effect between stages 0 and 1, 1 and 2, 2 and 3'
+        words = 'parallelism.sharing = "temporal" has no effect between stages 1 and 2: no two pipelines of a cell'
         job = self.write("job.toml", TESTBED + 'sharing = "temporal"\ncell = 3\nschedule = "atlas"\n')
         self.assertIn(words, self.tombolo("simulate", job).stderr)
         self.assertIn(words, self.ok("sweep", job, "--vary", "training.global_batch=6,12"))

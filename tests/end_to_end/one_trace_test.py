@@ -63,6 +63,15 @@ class OneTrace(Case):
             with self.subTest(job=job):
                 self.assertIn("REDUCE_GRAD", self.expect_one_trace(job, 2))
 
+    def test_pipelines_of_a_cell_that_cross_alike(self):
+        """Pipeline 0 stays in oregon; 1 and 2 share the way to paris."""
+        places = 'data = 3\nsharing = "temporal"\ndatacenter_per_stage = ["oregon", ["oregon", "paris", "paris"]]'
+        parts = (CELL.replace("data = 2", places).replace("nodes = 2", "nodes = 4").replace('"1f1b"', '"atlas"')
+                 .replace("global_batch = 8", "global_batch = 12").replace("hidden = 64", "hidden = 192"))
+        for job in parts, parts.replace(TIMES, ""):
+            with self.subTest(job=job):
+                self.expect_one_trace(job, 2)
+
     def test_tied_ends(self):
         """The ends of a pipeline swap gradients of the matrix that both hold: 256 words x 64, once an iteration."""
         tied = "sequence = 64\ntied_embeddings = true"

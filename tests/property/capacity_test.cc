@@ -135,6 +135,67 @@ TEST(Capacity, NoResourceIsOverdrawnWhateverIsScheduled) {
   EXPECT_GT(fullest, 0.9);  // and there was something to overdraw
 }
 
+// Stages of pipelines anywhere, so that parts of a cell share a crossing, others cross alone or not at
+// all, and sums of gradients cross as well.
+std::string scattered_pipelines(Random& random) {
+  const auto datacenters = 2 + static_cast<int64_t>(random.below(2));
+  Degrees d = degrees_of_any_size(random, 1);
+  d.pipeline = 2 + static_cast<int64_t>(random.below(3));
+  d.data = one_of<int64_t>(random, {2, 3, 4, 6});
+  d.cell = random.below(2) == 0 || d.data % 2 != 0 ? d.data : d.data / 2;
+  d.context = 1;
+  std::string places;
+  for (int64_t s = 0; s < d.pipeline; ++s) {
+    places += s == 0 ? "[" : ", [";
+    for (int64_t r = 0; r < d.data; ++r) {
+      const uint64_t where = random.below(static_cast<uint64_t>(datacenters));
+      places += fmt::format("{}\"dc{}\"", r == 0 ? "" : ", ", where);
+    }
+    places += "]";
+  }
+  Degrees room = d;
+  room.pipeline = d.pipeline * datacenters;
+  std::string job = fmt::format(
+      "[model]\nlayers = {}\nhidden = 1024\nheads = 8\nvocabulary = 1000\nsequence = 512\n",
+      2 * d.pipeline);
+  job += unlike_datacenters(random, datacenters, room);
+  return job + fmt::format(
+                   "[training]\nglobal_batch = {}\nmicro_batch = 1\nprecision = \"bf16\"\n"
+                   "[parallelism]\npipeline = {}\ndata = {}\ntensor = {}\ncell = {}\n"
+                   "sharing = \"temporal\"\ndatacenter_per_stage = [{}]\n",
+                   2 * d.pipeline * d.data, d.pipeline, d.data, d.tensor, d.cell, places);
+}
+
+TEST(Capacity, PartsOfCellsThatShareAreNotOverdrawn) {
+  const uint64_t jobs = seeds(60, 600);
+  uint64_t shared = 0;
+  for (uint64_t seed = 0; seed < jobs; ++seed) {
+    Random random(seed + 44'000);
+    const std::string text = scattered_pipelines(random);
+    const auto schedule =
+        one_of<std::string>(random, {"gpipe", "1f1b", "varuna", "atlas", "zb-h1"});
+    const auto discipline = one_of<std::string>(random, {"strict", "released", "greedy"});
+    const std::string job = text + fmt::format("discipline = \"{}\"\n", discipline);
+    SCOPED_TRACE(fmt::format("seed {}\n{}schedule = \"{}\"", seed, job, schedule));
+    const Result<plan::Plan> plan = plan_with(job, schedule);
+    ASSERT_TRUE(plan) << plan.error().text();
+    const Result<sim::Simulation> answer = sim::simulate(*plan);
+    ASSERT_TRUE(answer) << answer.error().text();
+    shared += schedule::shape_of(*plan).groups.empty() ? 0 : 1;
+    const Result<sim::Check> check = sim::check_trace(*plan, answer->trace);
+    ASSERT_TRUE(check) << check.error().text();
+    for (const sim::Violation& violation : check->violations) {
+      if (violation.kind != sim::ViolationKind::kMemory) ADD_FAILURE() << violation.text;
+    }
+    // Given as it was found, it is the same.
+    plan::Plan given = *plan;
+    given.given = schedule::to_given(*schedule::build(*plan));
+    EXPECT_EQ(sim::simulate(given)->iteration, answer->iteration);
+    if (HasFailure()) return;  // the first one says enough
+  }
+  EXPECT_GT(shared, jobs / 2);
+}
+
 // Whole pipelines in datacenters, whose sums cross the WAN: on few nodes, so that those of several
 // stages meet on a pair of nodes, and on one path.
 std::string pipelines_apart(Random& random) {

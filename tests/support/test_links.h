@@ -16,31 +16,25 @@ using TransferRank = std::function<double(int32_t replica, size_t n)>;
 inline void order_links_by(const TransferRank& rank, const PipelineShape& shape,
                            Schedule& schedule) {
   schedule.links.clear();
-  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
-    if (!shape.shares(boundary)) continue;
-    for (const bool gradients : {false, true}) {
-      const int32_t sender = boundary + (gradients ? 1 : 0);
-      const auto kind =
-          gradients ? action::ActionKind::kSendGradient : action::ActionKind::kSendActivation;
-      for (int32_t cell = 0; cell < shape.replicas / shape.cell; ++cell) {
-        std::vector<std::pair<double, Transfer>> transfers;
-        for (int32_t replica = cell * shape.cell; replica < (cell + 1) * shape.cell; ++replica) {
-          size_t n = 0;
-          double before = 0;
-          for (const action::Action& action :
-               schedule.ranks[static_cast<size_t>(shape.rank_of(sender, replica))]) {
-            if (action.kind != kind || action.stage != sender) continue;
-            before = std::max(before, rank(replica, n++));
-            transfers.push_back({before, {replica, action.microbatch}});
-          }
-        }
-        std::stable_sort(transfers.begin(), transfers.end(),
-                         [](const auto& a, const auto& b) { return a.first < b.first; });
-        LinkOrder order{boundary, gradients, cell, {}};
-        for (const auto& [when, transfer] : transfers) order.transfers.push_back(transfer);
-        schedule.links.push_back(std::move(order));
+  for (LinkOrder& order : links_of(shape)) {
+    const int32_t sender = order.boundary + (order.gradients ? 1 : 0);
+    const auto kind =
+        order.gradients ? action::ActionKind::kSendGradient : action::ActionKind::kSendActivation;
+    std::vector<std::pair<double, Transfer>> transfers;
+    for (const int32_t replica : sharers_of(order, shape)) {
+      size_t n = 0;
+      double before = 0;
+      for (const action::Action& action :
+           schedule.ranks[static_cast<size_t>(shape.rank_of(sender, replica))]) {
+        if (action.kind != kind || action.stage != sender) continue;
+        before = std::max(before, rank(replica, n++));
+        transfers.push_back({before, {replica, action.microbatch}});
       }
     }
+    std::stable_sort(transfers.begin(), transfers.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [when, transfer] : transfers) order.transfers.push_back(transfer);
+    schedule.links.push_back(std::move(order));
   }
 }
 

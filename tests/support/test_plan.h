@@ -28,6 +28,8 @@ struct TestPlan {
   bool ring = false;  // a link from the last datacenter to the first one
   // Whole pipelines in a datacenter each, with layers of 2 MB of gradients: two a stage.
   bool apart = false;
+  std::string
+      places;  // of [parallelism], as "datacenter_per_stage = ..."; every datacenter has room
 };
 
 // One datacenter per stage, or per pipeline, named oregon, paris, tokyo, sydney; WAN links between
@@ -36,7 +38,7 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
   const char* names[] = {"oregon", "paris", "tokyo", "sydney"};
   const int places = wanted.apart ? wanted.replicas : wanted.stages;
   CHECK(places <= 4, "{} datacenters", places);
-  std::string where;
+  std::string where = wanted.places;
   for (int i = 0; wanted.apart && i < places; ++i)
     where += fmt::format("{}\"{}\"", i == 0 ? "datacenter_per_replica = [" : ", ", names[i]);
   if (wanted.apart) {
@@ -69,7 +71,10 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
         "devices_per_node = {}\n"
         "scale_up = {{ domain = 8, bandwidth = \"300 GBps\", latency = \"1 us\" }}\n"
         "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n",
-        names[s], wanted.apart ? wanted.stages : wanted.replicas);
+        names[s],
+        !wanted.places.empty() ? wanted.stages * wanted.replicas
+        : wanted.apart         ? wanted.stages
+                               : wanted.replicas);
   }
   for (int s = 0; s + (wanted.ring && places > 2 ? 0 : 1) < places; ++s) {
     job += fmt::format(

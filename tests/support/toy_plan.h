@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Toy {
   int64_t cell = 1;
   // At most `replicas`, so that a datacenter has room for its stages and no other.
   int64_t devices_per_node = 1;
+  // By stage and pipeline, instead: every datacenter has room for all.
+  std::vector<std::vector<std::string>> places = {};
 };
 
 inline std::string datacenter_name(size_t i) { return "dc" + std::to_string(i); }
@@ -47,7 +50,8 @@ inline plan::Job toy_job(const Toy& toy) {
     cluster::Datacenter datacenter;
     datacenter.name = datacenter_name(i);
     datacenter.device = *cluster::catalog_device("a100-80g");
-    const int64_t devices = toy.stages[i] * toy.replicas;
+    const int64_t all = std::accumulate(toy.stages.begin(), toy.stages.end(), int64_t{0});
+    const int64_t devices = (toy.places.empty() ? toy.stages[i] : all) * toy.replicas;
     datacenter.nodes = (devices + toy.devices_per_node - 1) / toy.devices_per_node;
     datacenter.devices_per_node = toy.devices_per_node;
     job.cluster.datacenters.push_back(datacenter);
@@ -66,6 +70,7 @@ inline plan::Job toy_job(const Toy& toy) {
   job.training.global_batch = toy.microbatches * toy.replicas;
   job.parallelism.pipeline = stages;
   job.parallelism.data = toy.replicas;
+  job.parallelism.datacenter_per_stage = toy.places;
   job.parallelism.schedule = *layout::find_schedule(toy.schedule);
   if (toy.cell > 1) {
     job.parallelism.cell = toy.cell;

@@ -264,6 +264,7 @@ std::vector<LowerBound> lower_bounds(const schedule::PipelineShape& shape,
   CHECK(
       memory.in_flight.empty() || memory.in_flight.size() == static_cast<size_t>(shape.positions()),
       "memory of {} positions for {}", memory.in_flight.size(), shape.positions());
+  CHECK(shape.groups.empty(), "bounds of pipelines that cross the WAN unlike one another");
   Bounds bounds(shape, times, split_backward);
   bounds.path();
   for (int32_t position = 0; position < shape.positions(); ++position) {

@@ -26,7 +26,7 @@ struct LowerBound {
 // Where backwards may be split, a way back needs I only, and a rank's last W has nothing behind it;
 // those bounds hold for whole backwards, too, whose own are tighter. Where passes may be co-executed
 // every forward counts as if it were in the pair that saves most.
-// Cost: O(stages), with memory its square.
+// Of shapes whose pipelines cross the WAN alike (no groups). Cost: O(stages), with memory its square.
 std::vector<LowerBound> lower_bounds(const schedule::PipelineShape& shape,
                                      const schedule::Times& times, const schedule::Memory& memory,
                                      bool split_backward = true);

@@ -39,6 +39,12 @@ Status check_size(const schedule::PipelineShape& shape) {
 
 Result<Exact> solve_exact(const schedule::PipelineShape& shape, const schedule::Times& times,
                           const schedule::Memory& memory, const ExactOptions& options) {
+  if (!shape.groups.empty()) {
+    return unusable(
+        "a proof counts the pipelines of a cell as alike, and these cross the WAN unlike one "
+        "another",
+        "a schedule by its name");
+  }
   TRY(check_memory(shape, memory));
   TRY(check_size(shape));
   const detail::ExactModel model(shape, times, memory, options);

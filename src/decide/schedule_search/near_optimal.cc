@@ -179,6 +179,12 @@ schedule::Times in_units(schedule::Times times, int64_t unit) {
 
 Result<Found> near_optimal(const schedule::PipelineShape& shape, const schedule::Times& in_ns,
                            const schedule::Memory& memory, const SearchOptions& options) {
+  if (!shape.groups.empty()) {
+    return unusable(
+        "a search orders one pipeline for all, and those of a cell cross the WAN unlike one "
+        "another",
+        "a schedule by its name, or sharing = \"spatial\"");
+  }
   TRY(check_room(shape, memory));
   const int64_t unit = unit_of(in_ns);
   const schedule::Times times = in_units(in_ns, unit);

@@ -175,11 +175,7 @@ schedule::Schedule for_every_cell(const schedule::Schedule& of_one,
   }
   for (const schedule::LinkOrder& link : of_one.links) {
     for (int32_t cell = 0; cell < all.replicas / one.replicas; ++cell) {
-      out.links.push_back(link);
-      out.links.back().cell = cell;
-      for (schedule::Transfer& transfer : out.links.back().transfers) {
-        transfer.replica += cell * one.replicas;
-      }
+      out.links.push_back(schedule::of_later_cell(link, cell, one));
     }
   }
   for (int32_t replica = 0; !of_one.release.empty() && replica < all.replicas; ++replica) {

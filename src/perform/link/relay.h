@@ -1,14 +1,14 @@
-// Relays: a transfer between two datacenters, carried by all ranks of a DP-cell at once (temporal
-// bandwidth sharing: Palak et al. 2024, Atlas, section 4.3).
+// Relays: a transfer between two datacenters, carried at once by all ranks of a DP-cell that send from
+// the one to the other, its members there (temporal bandwidth sharing: Palak et al. 2024, Atlas, section 4.3).
 //
-//   scatter   the owner of a message cuts it into one share per member of its cell, and hands each
+//   scatter   the owner of a message cuts it into one share per member, and hands each
 //             member its share over the datacenter's network
 //   carry     each member sends its share over its own WAN link, to its counterpart
 //   gather    the counterpart hands it to the receiver, who has the message when all are there
 //
 // The owner is a member like the others: its own share comes to its relay by the same way. Which
 // transfer is next on a link is known beforehand (schedule/schedule.h, LinkOrder), so every relay
-// waits for that one and lets none pass. All of a cell keep the same order, and a link is used as
+// waits for that one and lets none pass. All members keep the same order, and a link is used as
 // it was predicted to be.
 //
 // A Relay is one rank's part, as a state machine: it says which shares it could use next, is given
@@ -48,7 +48,7 @@ struct Cut {
 };
 Cut cut(uint64_t total, uint32_t share, uint32_t shares);
 
-// One transfer of a passage: of which member (its place in the cell), and its message's tensor.
+// One transfer of a passage: of which member (its place among them), and its message's tensor.
 struct Turn {
   uint32_t owner = 0;
   uint64_t tensor = 0;
@@ -57,7 +57,7 @@ struct Turn {
 // One direction over one boundary, as this rank sees it.
 struct Passage {
   bool outgoing = false;         // onto this rank's WAN link; otherwise from there
-  std::vector<int32_t> members;  // the cell's ranks on this side, this one among them
+  std::vector<int32_t> members;  // the ranks that share it on this side, this one among them
   int32_t across = 0;            // this rank's counterpart
   std::vector<Turn> turns;       // of one iteration, in the order of the boundary
 };

@@ -1,10 +1,12 @@
-// A rank's part in a DP-cell that shares the WAN in time (link/relay.h says how): whose
+// A rank's part in pipelines of a DP-cell that share the WAN in time (link/relay.h says how): whose
 // shares it carries follows from Plan and Schedule; a thread of its own carries them while the
 // performing thread computes; and to the performing thread it all looks like a Messenger.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "perform/link/relay.h"
 #include "perform/runtime/messenger.h"
@@ -18,13 +20,11 @@ namespace tombolo::runtime {
 std::vector<link::Passage> passages_of(const plan::Plan& plan, const schedule::Schedule& schedule,
                                        int32_t rank);
 
-// The ranks of a stage whose pipelines are in the same cell as this one, ascending: the members.
-std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank);
+// The ranks of this one's stage whose pipelines share with it what it sends to this neighbour in its
+// pipeline, itself among them, ascending: the members. Empty where it sends by itself.
+std::vector<int32_t> members_towards(const plan::Plan& plan, int32_t rank, int32_t peer);
 
-// Whether microbatches between these two neighbours in a pipeline are shared.
-bool shares_transfer(const plan::Plan& plan, int32_t from, int32_t to);
-
-// shape_between, and for a shared transfer what the cell's links are together.
+// shape_between, and for a shared transfer what the members' links are together.
 link::LinkShape transfer_shape(const plan::Plan& plan, int32_t from, int32_t to,
                                bool emulated_wan = false);
 
@@ -37,14 +37,15 @@ class CellMessenger : public Messenger {
   Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
-  Result<link::Received> gather(link::Tag tag);
-  bool shares(int32_t peer, const link::Tag& tag) const;
-  uint32_t place(int32_t rank) const;  // in its cell
+  // Who shares this message, or nobody.
+  std::span<const int32_t> members(int32_t peer, const link::Tag& tag) const;
+  Result<link::Received> gather(std::span<const int32_t> members, link::Tag tag);
+  uint32_t place(std::span<const int32_t> members) const;  // of this rank
 
   const plan::Plan& plan_;
   const int32_t rank_;
   Messenger& messenger_;
-  const std::vector<int32_t> members_;
+  std::vector<int32_t> before_, after_;  // members towards the stage before this one, and after it
 };
 
 // Carries until the last iteration's shares are handed over, or a peer is lost. The Endpoint must

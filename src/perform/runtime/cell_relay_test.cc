@@ -5,6 +5,7 @@
 #include <future>
 
 #include "base/check.h"
+#include "perform/runtime/neighbours.h"
 #include "support/test_plan.h"
 
 namespace tombolo::runtime {
@@ -30,7 +31,7 @@ TEST(CellRelay, PassagesFollowTheOrderOfTheBoundary) {
   schedule::Schedule schedule;
   schedule.links = {{.boundary = 0, .gradients = false, .cell = 0, .transfers = {{1, 0}, {0, 1}}},
                     {.boundary = 0, .gradients = true, .cell = 0, .transfers = {{0, 0}}}};
-  EXPECT_EQ(cell_of(plan, 3), (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(members_towards(plan, 3, 1), (std::vector<int32_t>{2, 3}));
   const std::vector<Passage> first = passages_of(plan, schedule, 1);
   ASSERT_EQ(first.size(), 2u);
   EXPECT_TRUE(first[0].outgoing);
@@ -56,8 +57,8 @@ TEST(CellRelay, ASharedTransferIsExpectedAsEarlyAsTheCellCanCarryIt) {
   const link::LinkShape one = shape_between(plan, 0, 2), all = transfer_shape(plan, 0, 2);
   EXPECT_DOUBLE_EQ(all.rate->value, 2 * one.rate->value);
   EXPECT_EQ(transfer_shape(plan, 0, 1).rate, shape_between(plan, 0, 1).rate);
-  EXPECT_TRUE(shares_transfer(plan, 2, 0));
-  EXPECT_FALSE(shares_transfer(plan, 2, 3));
+  EXPECT_EQ(members_towards(plan, 2, 0), (std::vector<int32_t>{2, 3}));
+  EXPECT_TRUE(members_towards(plan, 2, 3).empty());
 }
 
 // Every rank with its Endpoint, its relay and its messenger, as a RankSession has them.
@@ -68,30 +69,35 @@ struct Rank {
   std::unique_ptr<RelayThread> relay;
 };
 
-class FourRanks : public ::testing::Test {
+class CellOfRanks : public ::testing::Test {
  protected:
-  FourRanks() {
-    for (int32_t r = 0; r < 4; ++r) {
-      auto endpoint = Endpoint::create({.identity = {.rank = r, .ranks = 4}}, clock_);
+  explicit CellOfRanks(plan::Plan plan) : plan_(std::move(plan)), ranks_(plan_.ranks.size()) {
+    const auto ranks = static_cast<int32_t>(ranks_.size());
+    for (int32_t r = 0; r < ranks; ++r) {
+      auto endpoint = Endpoint::create({.identity = {.rank = r, .ranks = ranks}}, clock_);
       CHECK(endpoint, "{}", endpoint.error().text());
       ranks_[r].endpoint = std::move(*endpoint);
       ranks_[r].messenger = std::make_unique<EndpointMessenger>(*ranks_[r].endpoint);
       ranks_[r].in_cell = std::make_unique<CellMessenger>(plan_, r, *ranks_[r].messenger);
     }
-    for (const auto& [a, b] : {std::pair{0, 1}, {0, 2}, {1, 3}, {2, 3}}) {
-      const SimTime deadline = clock_.now() + SimDuration{20'000'000'000};
-      auto answer = std::async(std::launch::async, [&, a = a, b = b] {
-        return ranks_[b].endpoint->await_peer(a, {}, deadline);
-      });
-      CHECK(ranks_[a].endpoint->connect(b, "127.0.0.1", ranks_[b].endpoint->port(), {}, deadline),
-            "rank {} and rank {}", a, b);
-      CHECK(answer.get(), "rank {} and rank {}", b, a);
+    for (int32_t a = 0; a < ranks; ++a) {
+      for (const int32_t b : neighbours(plan_, a)) {
+        if (a < b) link(a, b);
+      }
     }
   }
-  ~FourRanks() override {
+  ~CellOfRanks() override {
     for (Rank& rank : ranks_) rank.endpoint->abort({ErrorCode::kFailed, "the test is over"});
   }
 
+  void link(int32_t a, int32_t b) {
+    const SimTime deadline = clock_.now() + SimDuration{20'000'000'000};
+    auto answer = std::async(std::launch::async,
+                             [&] { return ranks_[b].endpoint->await_peer(a, {}, deadline); });
+    CHECK(ranks_[a].endpoint->connect(b, "127.0.0.1", ranks_[b].endpoint->port(), {}, deadline),
+          "rank {} and rank {}", a, b);
+    CHECK(answer.get(), "rank {} and rank {}", b, a);
+  }
   void start_relay(int32_t r) {
     const auto schedule = schedule::build(plan_);
     CHECK(schedule, "{}", schedule.error().text());
@@ -107,38 +113,82 @@ class FourRanks : public ::testing::Test {
     return out;
   }
 
+  // Activations of two iterations go over, gradients come back.
+  void carry_each_others_bytes() {
+    const auto ranks = static_cast<int32_t>(ranks_.size()), half = ranks / 2;
+    for (int32_t r = 0; r < ranks; ++r) start_relay(r);
+    for (uint64_t iteration : {1u, 2u}) {
+      for (uint64_t m : {0u, 1u}) {
+        for (int32_t r = 0; r < ranks; ++r) {
+          const Tag tag{iteration, 2 * m + (r < half ? 0 : 1)};
+          ASSERT_TRUE(ranks_[r].in_cell->send((r + half) % ranks, tag, content(r, tag)));
+        }
+      }
+    }
+    for (uint64_t iteration : {1u, 2u}) {
+      for (uint64_t m : {0u, 1u}) {
+        for (int32_t r = 0; r < ranks; ++r) {
+          const Tag tag{iteration, 2 * m + (r < half ? 1 : 0)};
+          const int32_t owner = (r + half) % ranks;
+          const auto message = ranks_[r].in_cell->receive(owner, tag);
+          ASSERT_TRUE(message) << message.error().text();
+          EXPECT_EQ(message->payload, content(owner, tag));
+          EXPECT_LE(message->sent_start, message->delivered);
+        }
+      }
+    }
+    for (Rank& rank : ranks_) EXPECT_TRUE(rank.relay->finish());
+  }
+
   SystemClock clock_;
-  const plan::Plan plan_ = four_ranks();
+  const plan::Plan plan_;
   std::promise<Error> failures_;
-  Rank ranks_[4];
+  std::vector<Rank> ranks_;
 };
 
-// Activations go over, gradients come back; all that a rank does besides goes on as ever.
+class FourRanks : public CellOfRanks {
+ protected:
+  FourRanks() : CellOfRanks(four_ranks()) {}
+};
+
+// Whatever a rank does besides goes on as ever.
 TEST_F(FourRanks, CarryEachOthersBytes) {
-  for (int32_t r = 0; r < 4; ++r) start_relay(r);
-  for (uint64_t iteration : {1u, 2u}) {
-    for (uint64_t m : {0u, 1u}) {
-      for (int32_t r = 0; r < 4; ++r) {
-        const Tag tag{iteration, 2 * m + (r < 2 ? 0 : 1)};
-        ASSERT_TRUE(ranks_[r].in_cell->send((r + 2) % 4, tag, content(r, tag)));
-      }
-    }
-  }
   ASSERT_TRUE(ranks_[0].in_cell->send(2, {1, kEvaluationTensor}, content(0, {1, 5})));
-  for (uint64_t iteration : {1u, 2u}) {
-    for (uint64_t m : {0u, 1u}) {
-      for (int32_t r = 0; r < 4; ++r) {
-        const Tag tag{iteration, 2 * m + (r < 2 ? 1 : 0)};
-        const int32_t owner = (r + 2) % 4;
-        const auto message = ranks_[r].in_cell->receive(owner, tag);
-        ASSERT_TRUE(message) << message.error().text();
-        EXPECT_EQ(message->payload, content(owner, tag));
-        EXPECT_LE(message->sent_start, message->delivered);
-      }
-    }
-  }
+  carry_each_others_bytes();
   EXPECT_TRUE(ranks_[2].in_cell->receive(0, {1, kEvaluationTensor}));
-  for (Rank& rank : ranks_) EXPECT_TRUE(rank.relay->finish());
+}
+
+// Three pipelines in a cell: 0 stays in oregon, 1 and 2 go on in paris and share the way there.
+plan::Plan two_of_three_cross() {
+  return make_test_plan(
+      {.microbatches = 2,
+       .replicas = 3,
+       .steps = 2,
+       .transfer = "4 ms",
+       .schedule = "atlas",
+       .sharing = "temporal",
+       .places = "datacenter_per_stage = [\"oregon\", [\"oregon\", \"paris\", \"paris\"]]\n"});
+}
+
+class SixRanks : public CellOfRanks {
+ protected:
+  SixRanks() : CellOfRanks(two_of_three_cross()) {}
+};
+
+TEST_F(SixRanks, ThoseThatCrossAlikeCarryEachOthersBytes) {
+  const schedule::Schedule schedule = *schedule::build(plan_);
+  EXPECT_TRUE(passages_of(plan_, schedule, 0).empty());
+  EXPECT_TRUE(passages_of(plan_, schedule, 3).empty());
+  const std::vector<Passage> passages = passages_of(plan_, schedule, 5);
+  ASSERT_EQ(passages.size(), 2u);
+  EXPECT_EQ(passages[0].members, (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(passages[0].across, 2);
+  for (const link::Turn& turn : passages[0].turns) EXPECT_LT(turn.owner, 2u);
+  EXPECT_TRUE(members_towards(plan_, 0, 3).empty());
+  EXPECT_EQ(members_towards(plan_, 2, 5), (std::vector<int32_t>{1, 2}));
+  EXPECT_DOUBLE_EQ(transfer_shape(plan_, 1, 4).rate->value,
+                   2 * shape_between(plan_, 1, 4).rate->value);
+  carry_each_others_bytes();
 }
 
 // Rank 3 carries what rank 0 sends to rank 2. When it is gone, who needs it says so by name.
@@ -155,8 +205,8 @@ using CellRelayDeathTest = FourRanks;
 
 TEST_F(CellRelayDeathTest, ItIsOfARankAndAwaitedOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // endpoints have threads
-  EXPECT_DEATH(cell_of(plan_, 4), "rank 4 of 4 has no cell");
-  EXPECT_DEATH(passages_of(plan_, {}, -1), "rank -1 of 4 has no cell");
+  EXPECT_DEATH(passages_of(plan_, {}, 4), "rank 4 of 4 carries nothing");
+  EXPECT_DEATH(passages_of(plan_, {}, -1), "rank -1 of 4 carries nothing");
   RelayThread relay(*ranks_[0].endpoint, link::Relay({}, 1, 2), {});  // nothing to carry
   EXPECT_TRUE(relay.finish());
   EXPECT_DEATH(static_cast<void>(relay.finish()), "a relay is awaited a second time");

@@ -42,20 +42,20 @@ ChannelLaw law_between(const plan::Plan& plan, int32_t from, int32_t to,
   return law;
 }
 
-// Of each pipeline of the cell whose first one is `replica`, over one boundary in one direction.
+// Of each pipeline that shares this link.
 SharedChannel shared_channel(const plan::Plan& plan, const schedule::PipelineShape& shape,
-                             int32_t boundary, bool gradients, int32_t replica,
-                             plan::Resources& resources) {
+                             const schedule::LinkOrder& link, plan::Resources& resources) {
   SharedChannel shared;
-  for (int32_t pipeline = replica; pipeline < replica + shape.cell; ++pipeline) {
-    const int32_t here = shape.rank_of(boundary, pipeline);
-    const int32_t next = shape.rank_of(boundary + 1, pipeline);
-    const int32_t from = gradients ? next : here, to = gradients ? here : next;
-    if (pipeline == replica) shared.law = law_of(plan::shared_channel(plan, from, to));
+  const std::vector<int32_t> sharers = schedule::sharers_of(link, shape);
+  for (const int32_t pipeline : sharers) {
+    const int32_t here = shape.rank_of(link.boundary, pipeline);
+    const int32_t next = shape.rank_of(link.boundary + 1, pipeline);
+    const int32_t from = link.gradients ? next : here, to = link.gradients ? here : next;
+    if (pipeline == sharers.front()) shared.law = law_of(plan::shared_channel(plan, from, to));
     engine::Flow flow = shared.law.flow;
     cross(resources.shared_message(from, to), flow);
-    // As many flows as the cell has pipelines, and so heavy.
-    flow.weight = static_cast<double>(shape.cell);
+    // As many flows as there are pipelines that carry it, and so heavy.
+    flow.weight = static_cast<double>(sharers.size());
     shared.flows.push_back(std::move(flow));
   }
   return shared;
@@ -73,7 +73,7 @@ Sends shared_sends(const schedule::PipelineShape& shape, const graph::Graphs& gr
       CHECK(action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
       const bool gradient = action->kind == action::ActionKind::kSendGradient;
       if (!action::is_send(action->kind)) continue;
-      if (!shape.shares(action->stage - (gradient ? 1 : 0))) continue;
+      if (!shape.shares(action->stage - (gradient ? 1 : 0), graph.rank % shape.replicas)) continue;
       sends[{graph.rank, *action}].push_back(node.id);
     }
   }
@@ -112,17 +112,14 @@ Channels channels_of(const plan::Plan& plan) {
   const schedule::PipelineShape shape = schedule::shape_of(plan);
   Channels channels;
   plan::Resources resources(plan);
+  const std::vector<schedule::LinkOrder> links = schedule::links_of(shape);
+  auto link = links.begin();
   for (int32_t stage = 0; stage + 1 < static_cast<int32_t>(plan.stages.size()); ++stage) {
-    if (shape.shares(stage)) {
-      for (const bool gradients : {false, true}) {
-        for (int32_t replica = 0; replica < shape.replicas; replica += shape.cell) {
-          channels.shared.push_back(
-              shared_channel(plan, shape, stage, gradients, replica, resources));
-        }
-      }
-      continue;
+    for (; link != links.end() && link->boundary == stage; ++link) {
+      channels.shared.push_back(shared_channel(plan, shape, *link, resources));
     }
     for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      if (shape.shares(stage, replica)) continue;
       const int32_t rank = plan.rank_of(stage, replica);
       const int32_t next = plan.rank_of(stage + 1, replica);
       if (rank == next) continue;
@@ -167,12 +164,14 @@ Channels channels_of(const plan::Plan& plan, const schedule::Schedule& schedule,
       const int32_t stage = link.boundary + (link.gradients ? 1 : 0);
       const auto kind =
           link.gradients ? action::ActionKind::kSendGradient : action::ActionKind::kSendActivation;
+      const std::vector<int32_t> sharers = schedule::sharers_of(link, shape);
       for (const schedule::Transfer& transfer : link.transfers) {
         const int32_t rank = shape.rank_of(stage, transfer.replica);
         const std::vector<int64_t>& ids =
             sends.at({rank, action::Action{kind, stage, transfer.microbatch}});
+        const auto at = std::lower_bound(sharers.begin(), sharers.end(), transfer.replica);
         channels.shared[l].order.push_back(
-            {rank, ids[i], static_cast<size_t>(transfer.replica % shape.cell)});
+            {rank, ids[i], static_cast<size_t>(at - sharers.begin())});
       }
     }
   }

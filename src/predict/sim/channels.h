@@ -9,10 +9,10 @@
 //   over the WAN         a flow capped at n window / round trip, which crosses the cards of both
 //                        ranks, what the provider lets this pair of nodes have in this direction,
 //                        and what the path has for all pairs in this direction
-//   shared in time       one channel for a boundary, a direction and all pipelines of a DP-cell; it
-//                        carries one message at a time in the order that the schedule states, and
-//                        waits for the next one. A flow of which every pipeline of the cell carries
-//                        an equal part over its own pair of nodes
+//   shared in time       one channel for a boundary, a direction and all pipelines of a DP-cell that
+//                        cross it alike; it carries one message at a time in the order that the
+//                        schedule states, and waits for the next one. A flow of which every pipeline
+//                        that shares it carries an equal part over its own pair of nodes
 //   exchanges            the messages of replicas in several datacenters, and of the ends of a pipeline
 //                        that hold copies of a tied embedding: as above, by pair of ranks
 //   sums of gradients    within a datacenter; a flow for each rank, capped so that alone it takes
@@ -20,7 +20,7 @@
 //   [stage_times]        a fixed occupancy and the latency given there; channels do not meet
 //
 // Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whoever sends
-// them; a flow of a cell counts as many as it has pipelines. A measured rate (profile) stands for
+// them; a shared flow counts as many as pipelines carry it. A measured rate (profile) stands for
 // cap and node pair alike. Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
 #pragma once
 
@@ -50,11 +50,11 @@ struct SharedChannel {
   struct Send {
     int32_t rank = 0;
     int64_t node = 0;     // id in the rank's Graph
-    size_t pipeline = 0;  // of the cell
+    size_t pipeline = 0;  // of those that share it, as in flows
   };
   ChannelLaw law;
   // By pipeline, instead of law.flow: the sender's card scatters all of a message, the receiver's
-  // gathers it, the others of the cell carry their parts.
+  // gathers it, the others carry their parts.
   std::vector<engine::Flow> flows;
   std::vector<Send> order;
 };
@@ -69,7 +69,7 @@ struct Channels {
 };
 
 // The channels between neighbouring stages of each pipeline, both ways, between replicas that
-// exchange gradients, and between tied ends; those that a cell shares carry nothing yet.
+// exchange gradients, and between tied ends; those that are shared carry nothing yet.
 Channels channels_of(const plan::Plan& plan);
 
 // With the sends of these Graphs of this schedule, one iteration after the other, on the shared

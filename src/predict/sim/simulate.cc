@@ -82,8 +82,9 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
     const int32_t from = plan.rank_of(stage, pair % plan.replicas());
     const int32_t to = plan.rank_of(stage + 1, pair % plan.replicas());
     if (from == to) continue;
-    const plan::Channel channel = shape.shares(stage) ? plan::shared_channel(plan, from, to)
-                                                      : plan::expected_channel(plan, from, to);
+    const plan::Channel channel = shape.shares(stage, pair % plan.replicas())
+                                      ? plan::shared_channel(plan, from, to)
+                                      : plan::expected_channel(plan, from, to);
     // Flows that share a path are slower than one alone, by at most their number.
     const double sharing = static_cast<double>(plan.ranks.size());
     TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));

@@ -505,7 +505,7 @@ class Checker {
         load(interval, interval.end, resources.sum_of_gradients(interval.rank));
       }
       if (interval.lane != Lane::kLink) continue;
-      const bool shared = shape_.shares(boundary_of(interval.action));
+      const bool shared = !plan::sharers(plan_, interval.rank, interval.peer).empty();
       const auto pair = std::pair{interval.rank, interval.peer};
       if (!routes.contains(pair)) {
         routes[pair] = shared ? resources.shared_message(pair.first, pair.second)

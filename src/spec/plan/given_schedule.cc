@@ -27,6 +27,14 @@ std::string shortened(std::string_view text) {
   return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
 }
 
+// "2" or, of a part of the cell, "2/7".
+bool read_cell(std::string_view text, LinkOrder& link) {
+  const size_t slash = text.find('/');
+  if (!read_number(text.substr(0, slash), link.cell)) return false;
+  if (slash == std::string_view::npos) return true;
+  return read_number(text.substr(slash + 1), link.first) && link.first >= 0;
+}
+
 }  // namespace
 
 std::string order_text(const std::vector<action::Action>& order) {
@@ -39,7 +47,9 @@ std::string order_text(const std::vector<action::Action>& order) {
 }
 
 std::string link_text(const LinkOrder& link) {
-  std::string out = fmt::format("{} {} {}:", link.boundary, link.gradients ? 'B' : 'F', link.cell);
+  std::string out = fmt::format("{} {} {}", link.boundary, link.gradients ? 'B' : 'F', link.cell);
+  if (link.first >= 0) out += fmt::format("/{}", link.first);
+  out += ':';
   for (const Transfer& transfer : link.transfers) {
     out += fmt::format(" {}.{}", transfer.replica, transfer.microbatch);
   }
@@ -87,7 +97,8 @@ Result<LinkOrder> parse_link(std::string_view text) {
   const auto broken = [&] {
     return unusable(fmt::format("\"{}\" is not the order of a link", shortened(text)),
                     "boundary, direction and cell, then pipeline.microbatch, as in \"1 F 0: 0.0 "
-                    "1.0 0.1 1.1\"");
+                    "1.0 0.1 1.1\"; for a part of cell 0 that begins with pipeline 1, \"1 F 0/1: "
+                    "1.0 2.0\"");
   };
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) return broken();
@@ -97,7 +108,7 @@ Result<LinkOrder> parse_link(std::string_view text) {
   const std::string_view direction = take_word(head);
   link.gradients = direction == "B";
   if (!has_boundary || (direction != "F" && direction != "B") ||
-      !read_number(take_word(head), link.cell) || !take_word(head).empty()) {
+      !read_cell(take_word(head), link) || !take_word(head).empty()) {
     return broken();
   }
   std::string_view rest = text.substr(colon + 1);

@@ -7,6 +7,7 @@
 //                            where a recomputation waits for one. What must be sent and updated
 //                            follows.
 //   "1 F 0: 0.0 1.0 0.1"     boundary, direction and cell: pipeline.microbatch, ...
+//   "1 F 0/1: 1.0 2.0"       where a part of cell 0 shares the boundary, pipeline 1 its first
 //   "0F4;3B1 3F4;0B1"        of a rank, which neighbours of its order are co-executed
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/result.h"
@@ -29,14 +31,17 @@ struct Transfer {
   auto operator<=>(const Transfer&) const = default;
 };
 
-// Which transfers own a boundary that a DP-cell shares, one after the other. The two directions are
-// links of their own, as the two directions of a WAN are.
+// Which transfers own a boundary that pipelines of a DP-cell share, one after the other. The two
+// directions are links of their own, as the two directions of a WAN are.
 struct LinkOrder {
   int32_t boundary = 0;    // between stages `boundary` and `boundary` + 1
   bool gradients = false;  // towards stage `boundary`
   int32_t cell = 0;        // replicas cell x shape.cell and following
   std::vector<Transfer> transfers;
+  int32_t first = -1;  // of a part of the cell: the first pipeline that shares it; -1: all share it
 
+  // Which link it is: links stand in this order.
+  auto key() const { return std::tuple{boundary, gradients, cell, first}; }
   bool operator==(const LinkOrder&) const = default;
 };
 

@@ -32,8 +32,13 @@ TEST(GivenText, OfALink) {
   const LinkOrder link{.boundary = 1, .gradients = true, .cell = 2, .transfers = {{0, 0}, {1, 0}}};
   EXPECT_EQ(link_text(link), "1 B 2: 0.0 1.0");
   EXPECT_EQ(*parse_link("1 B 2: 0.0 1.0"), link);
-  for (const char* wrong : {"", "0 F 0", "0 G 0: 0.0", "0 F: 0.0", "0 F 0 0: 0.0", "x F 0: 0.0",
-                            "99999999999 F 0: 0.0", "0 F 0.5: 0.0"}) {
+  const LinkOrder part{
+      .boundary = 0, .gradients = false, .cell = 1, .transfers = {{4, 0}, {5, 0}}, .first = 4};
+  EXPECT_EQ(link_text(part), "0 F 1/4: 4.0 5.0");
+  EXPECT_EQ(*parse_link("0 F 1/4: 4.0 5.0"), part);
+  for (const char* wrong : {"0 F 0/: 0.0", "0 F /1: 0.0", "0 F 0/-1: 0.0", "0 F 0/1/2: 0.0",
+                            "0 F 0/99999999999: 0.0", "", "0 F 0", "0 G 0: 0.0", "0 F: 0.0",
+                            "0 F 0 0: 0.0", "x F 0: 0.0", "99999999999 F 0: 0.0", "0 F 0.5: 0.0"}) {
     EXPECT_THAT(parse_link(wrong).error().text(), HasSubstr("is not the order of a link")) << wrong;
   }
   for (const char* transfer : {"0", "0.", ".0", "0.99999999999", "a.b", "0.0.0"}) {

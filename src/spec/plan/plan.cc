@@ -537,10 +537,36 @@ Channel expected_channel(const Plan& plan, int32_t from, int32_t to) {
   return channel;
 }
 
+std::vector<int32_t> sharers(const Plan& plan, int32_t from, int32_t to) {
+  if (plan.parallelism.sharing_in_use() == layout::Sharing::kSpatial) return {};
+  const int32_t own = plan.ranks[from].replica;
+  const auto place = [&](int32_t rank, int32_t replica) -> const std::string& {
+    return plan.ranks[rank - own + replica].datacenter;
+  };
+  if (place(from, own) == place(to, own)) return {};
+  const auto cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
+  if (cell == 1) {
+    for (int32_t other = 0; other < plan.replicas(); ++other) {
+      if (place(from, other) == place(to, other)) return {};
+    }
+    return {own};
+  }
+  std::vector<int32_t> out;
+  const int32_t first = own - own % cell;
+  for (int32_t other = first; other < first + cell; ++other) {
+    const bool alike = place(from, other) == place(from, own) && place(to, other) == place(to, own);
+    if (alike) out.push_back(other);
+  }
+  if (out.size() == 1) out.clear();
+  return out;
+}
+
 Channel shared_channel(const Plan& plan, int32_t from, int32_t to) {
   Channel channel = expected_channel(plan, from, to);
   CHECK(channel.wan, "ranks {} and {} share no WAN", from, to);
-  const auto pipelines = static_cast<double>(plan.parallelism.pipelines_per_cell());
+  const std::vector<int32_t> members = sharers(plan, from, to);
+  CHECK(!members.empty(), "ranks {} and {} send by themselves", from, to);
+  const auto pipelines = static_cast<double>(members.size());
   if (channel.occupancy) {
     channel.occupancy = *channel.occupancy / pipelines;
     return channel;
@@ -548,14 +574,12 @@ Channel shared_channel(const Plan& plan, int32_t from, int32_t to) {
   const cluster::Datacenter& source = plan.datacenter_of(from);
   const cluster::Datacenter& target = plan.datacenter_of(to);
   const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
+  const int32_t own = plan.ranks[from].replica;
   // Every pipeline carries an equal part; those on one pair of nodes share what it may have.
-  const int32_t cell = static_cast<int32_t>(pipelines);
-  const int32_t first = from - plan.ranks[from].replica % cell;
   std::map<std::pair<int64_t, int64_t>, double> on_pair;  // parts of the transfer
   double fullest = 0;
-  for (int32_t i = 0; i < cell; ++i) {
-    const int32_t other = to - plan.ranks[to].replica % cell + i;
-    const std::vector<NodePair> pairs = node_pairs(plan, first + i, other);
+  for (const int32_t replica : members) {
+    const std::vector<NodePair> pairs = node_pairs(plan, from - own + replica, to - own + replica);
     int64_t lanes = 0;
     for (const NodePair& pair : pairs) lanes += pair.count;
     for (const NodePair& pair : pairs) {

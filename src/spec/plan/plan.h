@@ -188,8 +188,14 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to);
 // As measured, where the Plan carries a measurement: what the simulator expects.
 Channel expected_channel(const Plan& plan, int32_t from, int32_t to);
 
-// A transfer of a DP-cell that shares the WAN in time: it is cut in equal parts, one for each of
-// the cell's pipelines, which carry them side by side (those on one pair of nodes share what the
+// The pipelines that share in time what this rank sends to that one of its pipeline, itself among
+// them, ascending: those of its DP-cell that cross there from the same datacenter to the same other.
+// Empty where it crosses no WAN or is alone between its datacenters: it sends by itself. A cell of
+// one pipeline shares with itself where all pipelines cross. Cost: O(pipelines of a cell).
+std::vector<int32_t> sharers(const Plan& plan, int32_t from, int32_t to);
+
+// A transfer of pipelines that share the WAN in time (sharers): it is cut in equal parts, one for
+// each of them, which they carry side by side (those on one pair of nodes share what the
 // pair may have). Scattering the parts inside the sender's datacenter and gathering them in the
 // receiver's add latency (they leave the WAN free for others); what the path allows all node pairs
 // together, and the sender's and the receiver's cards, limit the rate. For WAN channels only. The

@@ -36,15 +36,14 @@ Route Resources::shared_message(int32_t from, int32_t to) {
   const Channel channel = shared_channel(plan_, from, to);
   Route route;
   if (channel.occupancy) return route;
-  const auto cell = static_cast<int32_t>(plan_.parallelism.pipelines_per_cell());
-  const int32_t first_from = from - plan_.ranks[from].replica % cell;
-  const int32_t first_to = to - plan_.ranks[to].replica % cell;
-  const double part = 1.0 / cell;
-  for (int32_t i = 0; i < cell; ++i) {
-    const bool sender = first_from + i == from, receiver = first_to + i == to;
-    add_use(route, port(ResourceKind::kNetworkOut, first_from + i), sender ? 1 : part);
-    add_use(route, port(ResourceKind::kNetworkIn, first_to + i), receiver ? 1 : part);
-    cross_wan(first_from + i, first_to + i, part, route);
+  const std::vector<int32_t> members = sharers(plan_, from, to);
+  const int32_t own = plan_.ranks[from].replica;
+  const double part = 1.0 / static_cast<double>(members.size());
+  for (const int32_t replica : members) {
+    const int32_t here = from - own + replica, there = to - own + replica;
+    add_use(route, port(ResourceKind::kNetworkOut, here), here == from ? 1 : part);
+    add_use(route, port(ResourceKind::kNetworkIn, there), there == to ? 1 : part);
+    cross_wan(here, there, part, route);
   }
   return route;
 }

@@ -58,8 +58,8 @@ class Resources {
 
   // A message from one rank to another. Empty where [stage_times] says how long it takes.
   Route message(int32_t from, int32_t to);
-  // One that the DP-cell of these ranks carries together (shared_channel): an equal part over the
-  // nodes of each of its pipelines. The sender's card scatters all of it, the receiver's gathers.
+  // One that pipelines of a DP-cell carry together (shared_channel): an equal part over the nodes of
+  // each that shares. The sender's card scatters all of it, the receiver's gathers.
   Route shared_message(int32_t from, int32_t to);
 
   // A rank's part in the sum of its stage's gradients, for each byte of gradients that one of its

@@ -154,7 +154,7 @@ std::vector<Row> rows_of(const trace::Trace& trace,
   return rows;
 }
 
-// What a cell shares: one boundary in one direction.
+// What pipelines of a cell share: one boundary in one direction.
 struct SharedRow {
   std::string name = {};
   std::vector<Interval> transfers = {};  // without their latency
@@ -167,7 +167,16 @@ std::string datacenter_of(const trace::Trace& trace, int32_t rank) {
   return fmt::format("{}", rank);
 }
 
-// By boundary, direction and cell.
+// Which pipelines share it, where that is not the only cell.
+std::string whose(const PipelineShape& shape, int32_t boundary, int32_t replica) {
+  const std::vector<int32_t> sharers = shape.sharers(boundary, replica);
+  if (sharers.size() < static_cast<size_t>(shape.cell)) {
+    return fmt::format(", pipelines {}", fmt::join(sharers, " "));
+  }
+  return shape.cell < shape.replicas ? fmt::format(", cell {}", replica / shape.cell) : "";
+}
+
+// By boundary, direction and those that share it.
 std::vector<SharedRow> shared_rows(const trace::Trace& trace, const AsciiOptions& options) {
   std::vector<SharedRow> rows;
   if (!options.shape) return rows;
@@ -175,20 +184,23 @@ std::vector<SharedRow> shared_rows(const trace::Trace& trace, const AsciiOptions
   std::map<std::tuple<int32_t, bool, int32_t>, SharedRow> by_link;
   for (const Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kLink || interval.iteration != options.iteration) continue;
+    if (!action::is_send(interval.action.kind)) continue;  // sums of gradients
     const bool gradients = interval.action.kind == ActionKind::kSendGradient;
     const int32_t boundary = interval.action.stage - (gradients ? 1 : 0);
     if (boundary < 0 || boundary + 1 >= shape.stages || !shape.shares(boundary)) continue;
-    const int32_t cell = interval.rank % shape.replicas / shape.cell;
-    SharedRow& row = by_link[{boundary, gradients, cell}];
+    const int32_t replica = interval.rank % shape.replicas;
+    const int32_t first = shape.first_sharer(boundary, replica);
+    if (first < 0) continue;
+    SharedRow& row = by_link[{boundary, gradients, first}];
     if (row.name.empty()) {
       row.name = fmt::format("{} -> {}", datacenter_of(trace, interval.rank),
-                             datacenter_of(trace, interval.peer));
-      if (shape.cell < shape.replicas) row.name += fmt::format(", cell {}", cell);
+                             datacenter_of(trace, interval.peer)) +
+                 whose(shape, boundary, replica);
     }
     row.transfers.push_back(interval);
     if (options.times) {
       SimTime& end = row.transfers.back().end;
-      end = std::max(interval.start, end - options.times->latency_over(boundary));
+      end = std::max(interval.start, end - options.times->latency_over(boundary, replica));
     }
   }
   for (auto& [link, row] : by_link) rows.push_back(std::move(row));

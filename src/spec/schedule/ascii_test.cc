@@ -116,6 +116,28 @@ TEST(Ascii, DrawsTheLinksThatACellShares) {
                                     "      of pipeline |.0011..|\n"));
 }
 
+// Pipelines 1 and 2 of three cross together; 0 stays inside, and is no row.
+TEST(Ascii, NamesThePipelinesThatShareWhereOthersDoNot) {
+  const PipelineShape shape{.stages = 2,
+                            .microbatches = 1,
+                            .replicas = 3,
+                            .cell = 3,
+                            .shared = {true},
+                            .groups = {{-1, 1, 1}}};
+  constexpr SimDuration kSlot{1'000'000};
+  Times times = equal_times(2, {kSlot, kSlot, kSlot, {}});
+  times.transfer = times.latency = {kSlot * 2};
+  times.transfer_each = times.latency_each = {{{}, kSlot * 2, kSlot * 2}};
+  const Schedule schedule =
+      *build(layout::ScheduleKind::kGpipe, shape, times, layout::Discipline::kGreedy);
+  EXPECT_THAT(draw_ascii(evaluate(schedule, shape, times), {.shape = &shape, .times = &times}),
+              ::testing::HasSubstr("links shared in time\n"
+                                   "1 -> 4, pipelines 1 2 |.0000...........|\n"
+                                   "          of pipeline |.1122...........|\n"
+                                   "4 -> 1, pipelines 1 2 |........aaaa....|\n"
+                                   "          of pipeline |........1122....|\n"));
+}
+
 // 10 ms on 10 columns stay exact; on a grid of 1 us they become slots of 1 ms.
 TEST(Ascii, ShowsWhatTakesMostOfASlotWhereTheGridIsTooFine) {
   trace::Trace trace = toy();

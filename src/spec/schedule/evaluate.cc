@@ -73,16 +73,26 @@ Times slowest_of(const plan::Plan& plan, int32_t first, int32_t end) {
     times.pairs.push_back({pair.forward, pair.backward, round_to_ns(pair.forward_end),
                            round_to_ns(pair.backward_end)});
   }
+  const bool each = !shape.groups.empty() && end - first == shape.replicas;
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
     times.transfer.push_back({});
     times.latency.push_back({});
+    if (each) {
+      times.transfer_each.emplace_back(static_cast<size_t>(end));
+      times.latency_each.emplace_back(static_cast<size_t>(end));
+    }
     for (int32_t replica = first; replica < end && shape.crosses(s); ++replica) {
       const int32_t from = plan.rank_of(s, replica), to = plan.rank_of(s + 1, replica);
-      const plan::Channel channel = shape.shares(s) ? plan::shared_channel(plan, from, to)
-                                                    : plan::expected_channel(plan, from, to);
-      times.transfer.back() =
-          std::max(times.transfer.back(), round_to_ns(channel.serialisation(plan.boundary)));
-      times.latency.back() = std::max(times.latency.back(), round_to_ns(channel.latency));
+      const plan::Channel channel = shape.shares(s, replica)
+                                        ? plan::shared_channel(plan, from, to)
+                                        : plan::expected_channel(plan, from, to);
+      const SimDuration transfer = round_to_ns(channel.serialisation(plan.boundary));
+      const SimDuration latency = round_to_ns(channel.latency);
+      times.transfer.back() = std::max(times.transfer.back(), transfer);
+      times.latency.back() = std::max(times.latency.back(), latency);
+      if (!each) continue;
+      times.transfer_each.back()[static_cast<size_t>(replica)] = transfer;
+      times.latency_each.back()[static_cast<size_t>(replica)] = latency;
     }
   }
   return times;
@@ -103,6 +113,14 @@ void check_times(const PipelineShape& shape, const Times& times) {
   for (const std::vector<SimDuration>* each : {&times.transfer, &times.latency}) {
     CHECK(each->empty() || each->size() + 1 == times.stages.size(),
           "{} transfers or latencies for {} stages", each->size(), shape.stages);
+  }
+  for (const auto* each : {&times.transfer_each, &times.latency_each}) {
+    CHECK(each->empty() || each->size() + 1 == times.stages.size(),
+          "{} transfers or latencies of each pipeline for {} stages", each->size(), shape.stages);
+    for (const std::vector<SimDuration>& of_boundary : *each) {
+      CHECK(of_boundary.size() == static_cast<size_t>(shape.replicas),
+            "{} transfers or latencies for {} pipelines", of_boundary.size(), shape.replicas);
+    }
   }
 }
 

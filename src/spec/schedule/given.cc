@@ -5,7 +5,6 @@
 // ("0RECV_B1 0R1 0B1"); else right before the backward, and is left out.
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "spec/schedule/passes.h"
 #include "spec/schedule/schedule.h"
@@ -126,9 +125,8 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const PipelineShap
   for (RankActions& order : schedule.ranks) drop_second_receives(order);
   add_update(schedule.ranks, shape);
   schedule.links = given.links;
-  std::sort(schedule.links.begin(), schedule.links.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.boundary, a.gradients, a.cell) < std::tie(b.boundary, b.gradients, b.cell);
-  });
+  std::sort(schedule.links.begin(), schedule.links.end(),
+            [](const LinkOrder& a, const LinkOrder& b) { return a.key() < b.key(); });
   for (size_t i = 0; i < given.release.size(); ++i) {
     const double span = given.release[i].value;
     if (!(span >= 0 && span < 9e9)) {

@@ -35,11 +35,10 @@ class Walk {
         kUnknown);
     if (schedule.links.empty()) return;
     handed_over_ = arrival_;
-    cells_ = static_cast<size_t>(shape.replicas / shape.cell);
-    shared_links_.resize(ways * cells_);
+    shared_links_.resize(ways * static_cast<size_t>(shape.replicas));
     for (const LinkOrder& order : schedule.links) {
-      shared_links_[way(order.boundary, order.gradients) * cells_ + static_cast<size_t>(order.cell)]
-          .order = &order;
+      const int32_t first = order.first < 0 ? order.cell * shape.cell : order.first;
+      shared_link(order.boundary, order.gradients, first).order = &order;
     }
   }
 
@@ -175,27 +174,27 @@ class Walk {
   }
 
   void send(const Message& message, SimTime now) {
-    if (!shape_.shares(message.boundary)) {
+    const int32_t first = shape_.first_sharer(message.boundary, message.replica);
+    if (first < 0) {
       carry(own_link(message), message, now);
       return;
     }
     handed_over_[number(message)] = now;
-    Link& link = shared_links_[way(message.boundary, message.gradients) * cells_ +
-                               static_cast<size_t>(message.replica / shape_.cell)];
+    Link& link = shared_link(message.boundary, message.gradients, first);
     const std::vector<Transfer>& transfers = link.order->transfers;
     for (; link.next < transfers.size(); ++link.next) {
-      const Message first{message.boundary, message.gradients, transfers[link.next].replica,
-                          transfers[link.next].microbatch};
-      const SimTime ready = handed_over_[number(first)];
+      const Message next{message.boundary, message.gradients, transfers[link.next].replica,
+                         transfers[link.next].microbatch};
+      const SimTime ready = handed_over_[number(next)];
       if (ready == kUnknown) return;
-      carry(link, first, ready);
+      carry(link, next, ready);
     }
   }
 
   void carry(Link& link, const Message& message, SimTime ready) {
     const SimTime start = std::max(link.free, ready);
-    link.free = start + times_.transfer_over(message.boundary);
-    const SimTime there = link.free + times_.latency_over(message.boundary);
+    link.free = start + times_.transfer_over(message.boundary, message.replica);
+    const SimTime there = link.free + times_.latency_over(message.boundary, message.replica);
     const size_t receiver = rank_of(receiver_of(message), message.replica);
     const size_t which = number(message);
     arrival_[which] = there;
@@ -218,6 +217,10 @@ class Walk {
   static int32_t receiver_of(const Message& m) { return m.boundary + (m.gradients ? 0 : 1); }
   static size_t way(int32_t boundary, bool gradients) {
     return 2 * static_cast<size_t>(boundary) + (gradients ? 1 : 0);
+  }
+  Link& shared_link(int32_t boundary, bool gradients, int32_t first) {
+    return shared_links_[way(boundary, gradients) * static_cast<size_t>(shape_.replicas) +
+                         static_cast<size_t>(first)];
   }
   size_t number(const Message& m) const {
     return (way(m.boundary, m.gradients) * static_cast<size_t>(shape_.replicas) +
@@ -242,8 +245,7 @@ class Walk {
   std::vector<Rank> ranks_;
   std::vector<int32_t> position_;  // by stage
   std::vector<Link> own_links_;
-  std::vector<Link> shared_links_;  // by way and cell
-  size_t cells_ = 0;
+  std::vector<Link> shared_links_;              // by way and first pipeline
   std::vector<SimTime> handed_over_, arrival_;  // by number of the message
   std::vector<size_t> awake_;
   SimTime first_{std::numeric_limits<int64_t>::max()};

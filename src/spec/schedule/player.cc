@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
 
 #include "base/check.h"
@@ -16,7 +17,7 @@ using action::ActionKind;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// One DP-cell; the others do the same. Times are nanoseconds; -1 stands for "not known yet".
+// One DP-cell, the first; the others do the same. Times are nanoseconds; -1 stands for "not known yet".
 class Player {
  public:
   // With fixed orders, as in CellOrders, only links have a choice.
@@ -143,10 +144,10 @@ class Player {
     return (static_cast<size_t>(stage) * pipelines_ + pipeline) * microbatches_ + microbatch;
   }
 
-  // A link of its own for each directed pair of ranks of a pipeline, one of the cell for each
-  // direction of a shared boundary.
+  // A link of its own for each directed pair of ranks of a pipeline, one for each direction of a
+  // boundary and all that share it.
   void connect() {
-    shared_of_.assign(static_cast<size_t>(shape_.stages) * 2, -1);
+    shared_of_.assign(static_cast<size_t>(shape_.stages) * 2 * pipelines_, -1);
     own_of_.assign(static_cast<size_t>(shape_.stages) * 2, 0);
     std::map<std::pair<int32_t, int32_t>, size_t> numbers;
     for (int32_t boundary = 0; boundary + 1 < shape_.stages; ++boundary) {
@@ -155,15 +156,23 @@ class Player {
         const int32_t to = shape_.position_of(boundary + (gradients ? 0 : 1));
         own_of_[static_cast<size_t>(boundary) * 2 + gradients] =
             numbers.emplace(std::pair{from, to}, numbers.size()).first->second;
-        if (!shape_.shares(boundary)) continue;
-        shared_of_[static_cast<size_t>(boundary) * 2 + gradients] =
-            static_cast<int32_t>(links_.size());
-        links_.push_back({{boundary, gradients, 0, {}}});
-        links_.back().waiting.resize(pipelines_);
-        links_.back().order.transfers.reserve(microbatches_ * pipelines_);
       }
     }
     own_free_.assign(numbers.size() * pipelines_, 0);
+    for (LinkOrder& order : links_of(shape_)) {
+      if (order.cell > 0) continue;
+      const std::vector<int32_t> sharers = sharers_of(order, shape_);
+      for (const int32_t c : sharers) {
+        shared_of_[way(order.boundary, order.gradients, static_cast<size_t>(c))] =
+            static_cast<int32_t>(links_.size());
+      }
+      order.transfers.reserve(microbatches_ * sharers.size());
+      links_.push_back({std::move(order)});
+      links_.back().waiting.resize(pipelines_);
+    }
+  }
+  size_t way(int32_t boundary, bool gradients, size_t pipeline) const {
+    return (static_cast<size_t>(boundary) * 2 + gradients) * pipelines_ + pipeline;
   }
 
   void wake(int64_t time, size_t who) { wakes_.push({time, who}); }
@@ -398,15 +407,16 @@ class Player {
       const int32_t stage = boundary + (gradient ? 0 : 1);
       ways_[rank_at(stage, c) * 2 + gradient].stages.push_back(stage);
     }
-    const int32_t shared = shared_of_[static_cast<size_t>(boundary) * 2 + gradient];
+    const int32_t shared = links_.empty() ? -1 : shared_of_[way(boundary, gradient, c)];
     if (shared >= 0) {
       links_[static_cast<size_t>(shared)].waiting[c].ready.push_back(ready);
       return wake(ready, ranks_.size() + static_cast<size_t>(shared));
     }
     int64_t& free =
         own_free_[own_of_[static_cast<size_t>(boundary) * 2 + gradient] * pipelines_ + c];
-    free = std::max(free, ready) + times_.transfer_over(boundary).ns;
-    arrive(boundary, gradient, c, m, free + times_.latency_over(boundary).ns);
+    const auto pipeline = static_cast<int32_t>(c);
+    free = std::max(free, ready) + times_.transfer_over(boundary, pipeline).ns;
+    arrive(boundary, gradient, c, m, free + times_.latency_over(boundary, pipeline).ns);
   }
 
   // A shared link that is free takes the transfer that its rule prefers.
@@ -426,10 +436,12 @@ class Player {
     if (best == pipelines_) return;
     const size_t m = link.waiting[best].next++;
     const int32_t boundary = link.order.boundary;
-    link.order.transfers.push_back({static_cast<int32_t>(best), static_cast<int32_t>(m)});
-    link.free = now + times_.transfer_over(boundary).ns;
+    const auto pipeline = static_cast<int32_t>(best);
+    link.order.transfers.push_back({pipeline, static_cast<int32_t>(m)});
+    link.free = now + times_.transfer_over(boundary, pipeline).ns;
     wake(link.free, ranks_.size() + number);
-    arrive(boundary, link.order.gradients, best, m, link.free + times_.latency_over(boundary).ns);
+    arrive(boundary, link.order.gradients, best, m,
+           link.free + times_.latency_over(boundary, pipeline).ns);
   }
 
   // When a message will be there is known from now on.
@@ -454,9 +466,10 @@ class Player {
   std::vector<Chunk> chunks_;
   std::vector<int64_t> inputs_, gradients_;  // when they are there, by stage, pipeline, microbatch
   std::vector<std::vector<int32_t>> stages_at_;
-  // By boundary and direction: which pair of positions it joins, which link of the cell it is.
+  // By boundary and direction which pair of positions it joins; and by pipeline, too, which shared
+  // link it takes.
   std::vector<size_t> own_of_;
-  std::vector<int32_t> shared_of_;  // -1: not shared
+  std::vector<int32_t> shared_of_;  // -1: none
   std::vector<int64_t> own_free_;   // when a pipeline's own link is, by pair and pipeline
   std::vector<Link> links_;
   std::vector<Way> ways_;  // by rank and direction; of interleaved stages only
@@ -478,9 +491,7 @@ std::vector<LinkOrder> for_all_cells(const std::vector<LinkOrder>& of_one,
   std::vector<LinkOrder> out;
   for (const LinkOrder& link : of_one) {
     for (int32_t cell = 0; cell < shape.replicas / shape.cell; ++cell) {
-      out.push_back(link);
-      out.back().cell = cell;
-      for (Transfer& transfer : out.back().transfers) transfer.replica += cell * shape.cell;
+      out.push_back(of_later_cell(link, cell, shape));
     }
   }
   return out;
@@ -527,16 +538,39 @@ Result<Played> play(const std::string& name, const PipelineShape& shape, const T
   return Played{complete(name, shape, played.orders), played.makespan};
 }
 
+namespace {
+
+// Whether these two pipelines of the first cell share every crossing of the WAN, and then how long
+// their slowest shared transfer takes. One that crosses by itself as well, at its own speed, comes
+// there the later the longer it waited before.
+std::optional<SimDuration> takes_turns(const PipelineShape& shape, const Times& times, int32_t one,
+                                       int32_t other) {
+  SimDuration shared, alone;
+  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
+    const int32_t first = shape.first_sharer(boundary, other);
+    if (first != shape.first_sharer(boundary, one)) return std::nullopt;
+    SimDuration& slowest = first < 0 ? alone : shared;
+    slowest = std::max(slowest, times.transfer_over(boundary, other));
+  }
+  if (!shape.groups.empty() && alone > shared) return std::nullopt;
+  return shared;
+}
+
+}  // namespace
+
 Rules cell_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline) {
   Rules rules;
   if (discipline == layout::Discipline::kStrict) rules.link = LinkRule::kPipeline;
   if (discipline != layout::Discipline::kReleased || shape.shared.empty()) return rules;
-  SimDuration slowest;
-  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
-    if (shape.shares(boundary)) slowest = std::max(slowest, times.transfer_over(boundary));
-  }
+  rules.release.resize(static_cast<size_t>(shape.cell));
   for (int32_t c = 0; c < shape.cell; ++c) {
-    rules.release.push_back({slowest.ns * shape.microbatches * c});
+    for (int32_t before = c - 1; before >= 0; --before) {
+      const std::optional<SimDuration> transfer = takes_turns(shape, times, before, c);
+      if (!transfer) continue;
+      rules.release[static_cast<size_t>(c)] =
+          rules.release[static_cast<size_t>(before)] + *transfer * shape.microbatches;
+      break;
+    }
   }
   return rules;
 }

@@ -69,7 +69,7 @@ struct Played {
 };
 
 // What one cell decides: computations of its ranks (position x cell + pipeline), and the order of
-// its shared links. All cells of a shape do the same.
+// its shared links. All cells of a shape do the same, unless it has groups: then it has one cell.
 struct CellOrders {
   std::vector<RankActions> ranks;
   std::vector<LinkOrder> links;
@@ -101,11 +101,13 @@ Result<Played> play(const std::string& name, const PipelineShape& shape, const T
 // How the pipelines of a DP-cell go about a shared WAN (layout::Discipline):
 //   strict    links serve the lower pipeline first; all begin at once
 //   released  links serve first come, first served; pipeline c of the cell begins c M w / C after
-//             the first, when that one's M transfers, of w / C each, have passed a shared link
+//             the first, when that one's M transfers, of w / C each, have passed a shared link.
+//             Where parts of the cell share: so do the k that share all their crossings, by M w / k;
+//             others begin at once
 //   greedy    first come, first served; all begin at once
 Rules cell_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline);
 
-// For a schedule whose ranks are ordered already and whose cells are alike: in which order its
+// For a schedule whose ranks are ordered already and whose cells are alike (or one): in which order its
 // shared links serve them, by playing it, and the rules' releases. A schedule without shared
 // boundaries stays as it is.
 Schedule order_links(Schedule schedule, const PipelineShape& shape, const Times& times,

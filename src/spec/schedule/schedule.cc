@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +25,8 @@ Status check_shape(layout::ScheduleKind kind, const PipelineShape& shape) {
   CHECK(shape.cell >= 1 && shape.replicas % shape.cell == 0, "cells of {} of {} pipelines",
         shape.cell, shape.replicas);
   CHECK(shape.stages % shape.chunks == 0, "{} stages in chunks of {}", shape.stages, shape.chunks);
+  CHECK(shape.groups.empty() || shape.groups.size() + 1 == static_cast<size_t>(shape.stages),
+        "groups of {} boundaries for {} stages", shape.groups.size(), shape.stages);
   CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
         "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
   const layout::StageMapping mapping = mapping_of(kind);
@@ -93,18 +96,37 @@ Status check_times(const plan::Plan& plan, const PipelineShape& shape, bool play
   return {};
 }
 
-// Whether all pipelines of each cell cross the WAN behind this stage, from one datacenter to one.
-bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
-  const auto where = [&](int32_t of, int32_t replica) -> const std::string& {
-    return plan.ranks[static_cast<size_t>(plan.rank_of(of, replica))].datacenter;
-  };
+// Of each pipeline the first of those with which it shares the boundary behind this stage, or -1.
+std::vector<int32_t> groups_at(const plan::Plan& plan, int32_t stage) {
+  std::vector<int32_t> out(static_cast<size_t>(plan.replicas()), -1);
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
-    const std::string &here = where(stage, replica), &next = where(stage + 1, replica);
-    const int32_t first = replica - replica % cell;
-    if (here == next || here != where(stage, first) || next != where(stage + 1, first))
-      return false;
+    if (out[static_cast<size_t>(replica)] >= 0) continue;  // with one before it
+    for (const int32_t other :
+         plan::sharers(plan, plan.rank_of(stage, replica), plan.rank_of(stage + 1, replica))) {
+      out[static_cast<size_t>(other)] = replica;
+    }
   }
-  return true;
+  return out;
+}
+
+// Says of each boundary whether anybody shares it, and leaves out the groups that say no more.
+void share_by(std::vector<std::vector<int32_t>> groups, PipelineShape& shape) {
+  shape.shared.clear();
+  shape.groups.clear();
+  bool any = false, parts = false;
+  for (std::vector<int32_t>& row : groups) {
+    const bool shares = std::any_of(row.begin(), row.end(), [](int32_t g) { return g >= 0; });
+    bool whole = true;
+    for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+      whole = whole && row[static_cast<size_t>(replica)] == replica - replica % shape.cell;
+    }
+    if (whole || !shares) row.clear();
+    shape.shared.push_back(shares);
+    any = any || shares;
+    parts = parts || !row.empty();
+  }
+  if (!any) shape.shared.clear();
+  if (parts) shape.groups = std::move(groups);
 }
 
 // What a pipeline goes by that is ordered as if it were alone.
@@ -178,6 +200,77 @@ Result<Schedule> build_each(const plan::Plan& plan, const PipelineShape& shape) 
   return build_each(plan.parallelism.schedule, shape, plan.parallelism.discipline, kinds, kind_of);
 }
 
+// One cell as if it were alone.
+PipelineShape cell_alone(const PipelineShape& shape, int32_t cell) {
+  PipelineShape one = shape;
+  one.replicas = shape.cell;
+  std::vector<std::vector<int32_t>> groups;
+  const int32_t first = cell * shape.cell;
+  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
+    groups.emplace_back();
+    for (int32_t replica = first; replica < first + shape.cell; ++replica) {
+      const int32_t group = shape.first_sharer(boundary, replica);
+      groups.back().push_back(group < 0 ? -1 : group - first);
+    }
+  }
+  share_by(std::move(groups), one);
+  return one;
+}
+
+Times cell_alone(const Times& times, const PipelineShape& shape, int32_t cell) {
+  Times one = times;
+  for (auto* each : {&one.transfer_each, &one.latency_each}) {
+    for (std::vector<SimDuration>& row : *each) {
+      row = {row.begin() + cell * shape.cell, row.begin() + (cell + 1) * shape.cell};
+    }
+  }
+  return one;
+}
+
+// Cells that share the WAN unlike one another do not know of one another: each kind of them is
+// ordered by itself, and those that lie alike do the same.
+Result<Schedule> build_cells(layout::ScheduleKind kind, const PipelineShape& shape,
+                             const Times& times, layout::Discipline discipline,
+                             const Memory& memory) {
+  using Key =
+      std::tuple<std::vector<bool>, std::vector<std::vector<int32_t>>,
+                 std::vector<std::vector<SimDuration>>, std::vector<std::vector<SimDuration>>>;
+  std::map<Key, Schedule> known;
+  Schedule out{std::string(name_of(kind)),
+               std::vector<RankActions>(static_cast<size_t>(shape.ranks()))};
+  out.release.resize(static_cast<size_t>(shape.replicas));
+  for (int32_t cell = 0; cell < shape.replicas / shape.cell; ++cell) {
+    const PipelineShape one = cell_alone(shape, cell);
+    const Times of_one = cell_alone(times, shape, cell);
+    const Key key{one.shared, one.groups, of_one.transfer_each, of_one.latency_each};
+    if (!known.contains(key)) {
+      known.emplace(key, TRY(build(kind, one, of_one, discipline, memory)));
+    }
+    const Schedule& like = known.at(key);
+    for (int32_t rank = 0; rank < one.ranks(); ++rank) {
+      const int32_t replica = cell * shape.cell + rank % shape.cell;
+      const int32_t position = rank / shape.cell;
+      RankActions& order = out.ranks[static_cast<size_t>(position * shape.replicas + replica)];
+      order = like.ranks[static_cast<size_t>(rank)];
+      std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
+    }
+    for (const LinkOrder& link : like.links) out.links.push_back(of_later_cell(link, cell, shape));
+    for (size_t c = 0; c < like.release.size(); ++c) {
+      out.release[static_cast<size_t>(cell * shape.cell) + c] = like.release[c];
+    }
+  }
+  add_update(out.ranks, shape);
+  std::sort(out.links.begin(), out.links.end(),
+            [](const LinkOrder& a, const LinkOrder& b) { return a.key() < b.key(); });
+  const bool released = std::any_of(out.release.begin(), out.release.end(),
+                                    [](SimDuration each) { return each.ns > 0; });
+  if (!released) out.release.clear();
+  if (const Status sound = validate(out, shape); !sound) {
+    CHECK(false, "policy {} made a broken schedule: {}", out.name, sound.error().text());
+  }
+  return out;
+}
+
 Result<Schedule> build_for(const plan::Plan& plan, const PipelineShape& shape) {
   if (plan.given) {
     TRY(during(check_times(plan, shape, false), "reading the Plan"));
@@ -237,17 +330,53 @@ PipelineShape shape_of(const plan::Plan& plan) {
   }
   if (plan.parallelism.sharing_in_use() == layout::Sharing::kSpatial) return shape;
   shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
-  for (int32_t s = 0; s + 1 < shape.stages; ++s) {
-    shape.shared.push_back(crossed_alike(plan, s, shape.cell));
-  }
-  const bool any = std::find(shape.shared.begin(), shape.shared.end(), true) != shape.shared.end();
-  if (!any) shape.shared.clear();
+  std::vector<std::vector<int32_t>> groups;
+  for (int32_t s = 0; s + 1 < shape.stages; ++s) groups.push_back(groups_at(plan, s));
+  share_by(std::move(groups), shape);
   return shape;
+}
+
+std::vector<int32_t> PipelineShape::sharers(int32_t boundary, int32_t replica) const {
+  std::vector<int32_t> out;
+  const int32_t first = first_sharer(boundary, replica);
+  if (first < 0) return out;
+  const int32_t end = first - first % cell + cell;
+  for (int32_t other = first; other < end; ++other) {
+    if (first_sharer(boundary, other) == first) out.push_back(other);
+  }
+  return out;
+}
+
+std::vector<LinkOrder> links_of(const PipelineShape& shape) {
+  std::vector<LinkOrder> out;
+  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
+    if (!shape.shares(boundary)) continue;
+    for (const bool gradients : {false, true}) {
+      for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+        if (shape.first_sharer(boundary, replica) != replica) continue;
+        const auto members = shape.sharers(boundary, replica).size();
+        const bool whole = members == static_cast<size_t>(shape.cell);
+        out.push_back({boundary, gradients, replica / shape.cell, {}, whole ? -1 : replica});
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<int32_t> sharers_of(const LinkOrder& link, const PipelineShape& shape) {
+  return shape.sharers(link.boundary, link.first < 0 ? link.cell * shape.cell : link.first);
+}
+
+LinkOrder of_later_cell(LinkOrder link, int32_t cells, const PipelineShape& shape) {
+  link.cell += cells;
+  if (link.first >= 0) link.first += cells * shape.cell;
+  for (Transfer& transfer : link.transfers) transfer.replica += cells * shape.cell;
+  return link;
 }
 
 namespace {
 
-// Boundaries that some pipeline crosses from one datacenter to another, and no cell shares.
+// Boundaries that some pipeline crosses from one datacenter to another, and nobody shares.
 std::vector<int32_t> crossed_apart(const plan::Plan& plan, const PipelineShape& shape) {
   std::vector<int32_t> out;
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
@@ -304,9 +433,9 @@ std::vector<std::string> notes_on_sharing(const plan::Plan& plan) {
     where += fmt::format("{}{} and {}", where.empty() ? "" : ", ", s, s + 1);
   }
   return {
-      fmt::format("{} has no effect between stages {}: the {} pipelines of a cell share in time "
-                  "only where all of them cross from one datacenter to the same other",
-                  key, where, p.pipelines_per_cell())};
+      fmt::format("{} has no effect between stages {}: no two pipelines of a cell cross there from "
+                  "one datacenter to the same other",
+                  key, where)};
 }
 
 PipelineShape shape_of(const plan::Decisions& job) {
@@ -359,6 +488,9 @@ Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape, co
   TRY(check_shape(kind, shape));
   if (!shape.microbatches_each.empty()) {
     return build_each(kind, shape, times, discipline, memory);
+  }
+  if (!shape.groups.empty() && shape.replicas > shape.cell) {
+    return build_cells(kind, shape, times, discipline, memory);
   }
   const Policy& policy = policy_of(kind);
   Schedule schedule{std::string(name_of(kind)), {}};

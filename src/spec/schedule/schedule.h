@@ -7,8 +7,8 @@
 //
 // How actions are meant: computations of a rank run one after the other, in this order. A send is
 // handed over and proceeds by itself; a receive waits until its message is there. The messages of a
-// directed pair of ranks travel in the order of their sends. Where the pipelines of a DP-cell share
-// the WAN in time, one transfer of the cell at a time crosses a boundary in a direction, in the
+// directed pair of ranks travel in the order of their sends. Where pipelines of a DP-cell share the
+// WAN in time, one transfer of theirs at a time crosses a boundary in a direction, in the
 // order that the schedule states; the link waits for the next one rather than let another pass.
 // Of a pair, a forward and a backward that are neighbours in the order of a rank and run beside each
 // other, the receives come before both and the sends after both; it begins when both inputs are
@@ -38,7 +38,7 @@ using plan::Transfer;
 struct Schedule {
   std::string name;
   std::vector<RankActions> ranks;     // ranks[r]: what rank r does in one iteration
-  std::vector<LinkOrder> links = {};  // by (boundary, gradients, cell); of shared boundaries only
+  std::vector<LinkOrder> links = {};  // as links_of(shape) has them, by LinkOrder::key
   // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
   // none.
   std::vector<SimDuration> release = {};
@@ -58,9 +58,12 @@ struct PipelineShape {
   int32_t chunks = 1;           // stages per rank
   layout::StageMapping mapping = layout::StageMapping::kLine;
   int32_t cell = 1;  // pipelines per DP-cell; divides replicas
-  // Per boundary: whether cells share it in time; empty: none. Those that the pipelines of a cell
-  // do not all cross, and between the same datacenters, are crossed by each pipeline for itself.
+  // Per boundary: whether pipelines share it in time; empty: none.
   std::vector<bool> shared;
+  // Per boundary and pipeline: the first of the pipelines of its cell with which it shares the
+  // boundary; -1: it crosses by itself. An empty row: the whole cell shares it, or nobody does.
+  // Empty: so it is everywhere, and cells are alike.
+  std::vector<std::vector<int32_t>> groups = {};
 
   // Per pipeline, where they have unlike numbers of microbatches; empty: all alike. Then no boundary
   // is shared.
@@ -73,9 +76,22 @@ struct PipelineShape {
     return microbatches_each.empty() ? microbatches
                                      : microbatches_each[static_cast<size_t>(replica)];
   }
+  // Whether any pipelines do.
   bool shares(int32_t boundary) const {
     return !shared.empty() && shared[static_cast<size_t>(boundary)];
   }
+  bool shares(int32_t boundary, int32_t replica) const {
+    return first_sharer(boundary, replica) >= 0;
+  }
+  // The first of those with which this pipeline shares it; -1: it crosses by itself.
+  int32_t first_sharer(int32_t boundary, int32_t replica) const {
+    if (!shares(boundary)) return -1;
+    if (groups.empty() || groups[static_cast<size_t>(boundary)].empty())
+      return replica - replica % cell;
+    return groups[static_cast<size_t>(boundary)][static_cast<size_t>(replica)];
+  }
+  // All with which it shares, itself among them, ascending. Cost: O(cell).
+  std::vector<int32_t> sharers(int32_t boundary, int32_t replica) const;
   int32_t positions() const { return stages / chunks; }
   int32_t ranks() const { return positions() * replicas; }
   int32_t position_of(int32_t stage) const {
@@ -95,6 +111,13 @@ struct PipelineShape {
   std::vector<int32_t> stages_at(int32_t position) const;
 };
 PipelineShape shape_of(const plan::Plan& plan);
+
+// Every link that pipelines of a cell share, without transfers: in the order of a schedule's.
+std::vector<LinkOrder> links_of(const PipelineShape& shape);
+// The pipelines that share it.
+std::vector<int32_t> sharers_of(const LinkOrder& link, const PipelineShape& shape);
+// The same link of a cell so many cells behind its own.
+LinkOrder of_later_cell(LinkOrder link, int32_t cells, const PipelineShape& shape);
 
 // What a Plan says of sharing the WAN in time and cannot have, by the name of the key: sentences.
 std::vector<std::string> notes_on_sharing(const plan::Plan& plan);
@@ -119,7 +142,8 @@ Memory memory_of(const plan::Plan& plan, int32_t replica);  // of one pipeline
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
 // Replicas of a stage sum their gradients before the update. They follow the same order, except
-// where a policy orders the pipelines of a DP-cell together (atlas) or the Plan gives the schedule.
+// where a policy orders the pipelines of a DP-cell together (atlas), where cells share the WAN
+// unlike one another (each kind of cell is ordered by itself), or the Plan gives the schedule.
 // Unusable for a shape that the policy does not take; for pairs of which the Plan does not say how long they take; and above kActionsMax actions, before any memory is spent on them.
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do

@@ -288,7 +288,22 @@ plan::Plan three_pipelines(const std::string& parallelism, bool wan = true) {
   return *plan;
 }
 
-// a a b b for all three: shared. With one pipeline a a a b the boundaries 1 and 2 are crossed by some.
+// a a b b for all three: shared. With one pipeline a a a b two share boundary 1, and that one crosses
+// boundary 2 alone.
+TEST(Schedule, PipelinesThatCrossAlikeShare) {
+  const PipelineShape whole = shape_of(three_pipelines("sharing = \"temporal\"\n"));
+  EXPECT_THAT(whole.shared, ElementsAre(false, true, false));
+  EXPECT_THAT(whole.groups, IsEmpty());
+  const PipelineShape parts = shape_of(
+      three_pipelines("sharing = \"temporal\"\n"
+                      "datacenter_per_stage = [\"a\", \"a\", [\"a\", \"b\", \"b\"], \"b\"]\n"));
+  EXPECT_THAT(parts.shared, ElementsAre(false, true, false));
+  EXPECT_THAT(parts.groups, ElementsAre(IsEmpty(), ElementsAre(-1, 1, 1), IsEmpty()));
+  EXPECT_THAT(parts.sharers(1, 2), ElementsAre(1, 2));
+  EXPECT_THAT(parts.sharers(1, 0), IsEmpty());
+  EXPECT_THAT(parts.sharers(2, 0), IsEmpty());
+}
+
 TEST(NotesOnSharing, NameWhatHasNoEffect) {
   const auto notes = [](const std::string& parallelism, bool wan = true) {
     return notes_on_sharing(three_pipelines(parallelism, wan));
@@ -299,9 +314,8 @@ TEST(NotesOnSharing, NameWhatHasNoEffect) {
       "datacenter_per_stage = [\"a\", \"a\", [\"a\", \"b\", \"b\"], \"b\"]\n";
   EXPECT_THAT(
       notes("sharing = \"temporal\"\n" + unlike),
-      ElementsAre("parallelism.sharing = \"temporal\" has no effect between stages 1 and 2, 2 "
-                  "and 3: the 3 pipelines of a cell share in time only where all of them "
-                  "cross from one datacenter to the same other"));
+      ElementsAre("parallelism.sharing = \"temporal\" has no effect between stages 2 and 3: no two "
+                  "pipelines of a cell cross there from one datacenter to the same other"));
   EXPECT_THAT(notes("schedule = \"atlas\"\n", false),
               ElementsAre("sharing in time, of parallelism.schedule = \"atlas\", has no effect: no "
                           "pipeline crosses the WAN"));

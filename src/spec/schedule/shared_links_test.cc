@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 Schedule gpipe_of(const PipelineShape& shape) {
   PipelineShape apart = shape;
   apart.shared.clear();
+  apart.groups.clear();
   return *build(layout::ScheduleKind::kGpipe, apart);
 }
 
@@ -75,6 +76,125 @@ TEST(SharedLinks, WaitForTheNextOfTheirOrder) {
   // Pipeline 1: F 10-11, link 11-13, F 13-14, B 14-16, link 16-18, B 18-20; pipeline 0: F 0-1,
   // link 13-15, F 15-16, B 16-18, link 18-20, B 20-22.
   EXPECT_EQ(makespan_of(schedule, shape, times), slots(22));
+}
+
+// Pipeline 0 stays inside a datacenter, 1 and 2 cross the WAN: over a pair's link a message takes 4,
+// over both together 2, one after the other; it is there 3 later. F = 1, B = 2.
+//
+//   pipeline 0   F 0-1, F 1-2, B 2-4, B 4-6
+//   pipeline 1   F 0-1, link 1-3 (there at 6), F 6-7, B 7-9, link 9-11 (14), B 14-16
+//   pipeline 2   F 0-1, link 3-5 (8),          F 8-9, B 9-11, link 11-13 (16), B 16-18
+PipelineShape two_of_three() {
+  return {.stages = 2,
+          .microbatches = 1,
+          .replicas = 3,
+          .cell = 3,
+          .shared = {true},
+          .groups = {{-1, 1, 1}}};
+}
+Times times_of_two_of_three() {
+  Times times = equal_times(2, {slots(1), slots(1), slots(1), {}});
+  times.transfer = {slots(2)};
+  times.latency = {slots(3)};
+  times.transfer_each = {{slots(0), slots(2), slots(2)}};
+  times.latency_each = {{slots(0), slots(3), slots(3)}};
+  return times;
+}
+
+TEST(SharedLinks, ByHandOfTwoPipelinesInThree) {
+  const PipelineShape shape = two_of_three();
+  const Times times = times_of_two_of_three();
+  for (const layout::ScheduleKind kind :
+       {layout::ScheduleKind::kGpipe, layout::ScheduleKind::kAtlas}) {
+    const Schedule schedule = *build(kind, shape, times, layout::Discipline::kGreedy);
+    EXPECT_THAT(schedule.links, ElementsAre(LinkOrder{0, false, 0, {{1, 0}, {2, 0}}, 1},
+                                            LinkOrder{0, true, 0, {{1, 0}, {2, 0}}, 1}));
+    EXPECT_THAT(drawn(evaluate(schedule, shape, times)),
+                ElementsAre("0:0F0 0-1", "1:0F0 0-1", "2:0F0 0-1", "3:1F0 1-2", "1:0SEND_F0 1-6",
+                            "3:1B0 2-4", "2:0SEND_F0 3-8", "0:0B0 4-6", "4:1F0 6-7", "4:1B0 7-9",
+                            "5:1F0 8-9", "5:1B0 9-11", "4:1SEND_B0 9-14", "5:1SEND_B0 11-16",
+                            "1:0B0 14-16", "2:0B0 16-18"));
+    EXPECT_EQ(makespan_of(schedule, shape, times), slots(18));
+  }
+  // Released in turn: 0 waits for nobody, 2 until the one transfer of 1 has passed.
+  const Schedule released = *build(layout::ScheduleKind::kAtlas, shape, times);
+  EXPECT_THAT(released.release, ElementsAre(slots(0), slots(0), slots(2)));
+  EXPECT_EQ(makespan_of(released, shape, times), slots(18));
+}
+
+// The second cell shares nothing: it does what it would do alone, and the first what it would do.
+TEST(SharedLinks, CellsThatCrossUnlikeOneAnother) {
+  PipelineShape shape{.stages = 2,
+                      .microbatches = 3,
+                      .replicas = 4,
+                      .cell = 2,
+                      .shared = {true},
+                      .groups = {{0, 0, -1, -1}}};
+  Times times = equal_times(2, {slots(1), slots(1), slots(1), {}});
+  times.transfer = {slots(3)};
+  times.latency = {slots(4)};
+  times.transfer_each = {{slots(3), slots(3), slots(0), slots(0)}};
+  times.latency_each = {{slots(4), slots(4), slots(0), slots(0)}};
+  const PipelineShape crossing{
+      .stages = 2, .microbatches = 3, .replicas = 2, .cell = 2, .shared = {true}};
+  const PipelineShape inside{.stages = 2, .microbatches = 3, .replicas = 2, .cell = 2};
+  Times there = times, here = times;
+  there.transfer_each = there.latency_each = here.transfer_each = here.latency_each = {};
+  here.transfer = here.latency = {};
+  for (const layout::ScheduleKind kind :
+       {layout::ScheduleKind::k1F1B, layout::ScheduleKind::kVaruna, layout::ScheduleKind::kAtlas}) {
+    for (const layout::Discipline discipline :
+         {layout::Discipline::kGreedy, layout::Discipline::kReleased,
+          layout::Discipline::kStrict}) {
+      const Schedule all = *build(kind, shape, times, discipline);
+      const Schedule first = *build(kind, crossing, there, discipline);
+      const Schedule second = *build(kind, inside, here, discipline);
+      EXPECT_EQ(all.links, first.links);
+      for (size_t position : {0, 1}) {
+        for (size_t c : {0, 1}) {
+          EXPECT_EQ(all.ranks[position * 4 + c], first.ranks[position * 2 + c]);
+          EXPECT_EQ(all.ranks[position * 4 + 2 + c], second.ranks[position * 2 + c]);
+        }
+      }
+      EXPECT_EQ(makespan_of(all, shape, times), makespan_of(first, crossing, there));
+    }
+  }
+}
+
+// Groups that are whole cells change nothing.
+TEST(SharedLinks, GroupsOfWholeCells) {
+  for (const int32_t C : {1, 2, 3}) {
+    for (const int32_t cells : {1, 2}) {
+      const PipelineShape shape{.stages = 4,
+                                .microbatches = 4,
+                                .replicas = C * cells,
+                                .cell = C,
+                                .shared = {false, true, true}};
+      Times times = equal_times(4, {slots(2), slots(1), slots(2), {}});
+      times.transfer = {slots(0), slots(1), slots(3)};
+      times.latency = {slots(0), slots(4), slots(2)};
+      PipelineShape named = shape;
+      Times of_each = times;
+      std::vector<int32_t> first;
+      for (int32_t r = 0; r < C * cells; ++r) first.push_back(r - r % C);
+      named.groups = {{}, first, first};
+      for (size_t b = 0; b < 3; ++b) {
+        of_each.transfer_each.emplace_back(first.size(), times.transfer[b]);
+        of_each.latency_each.emplace_back(first.size(), times.latency[b]);
+      }
+      for (const layout::ScheduleTraits& row : layout::kSchedules) {
+        if (row.mapping != layout::StageMapping::kLine) continue;
+        for (const auto& discipline : enum_names(layout::Discipline{})) {
+          const Schedule one = *build(row.kind, shape, times, discipline.value);
+          Schedule other = *build(row.kind, named, of_each, discipline.value);
+          // Releases of nothing are left out where cells are put together.
+          if (other.release.empty()) other.release.resize(one.release.size());
+          EXPECT_EQ(one, other) << row.name << ", " << discipline.name << ", cells of " << C;
+          EXPECT_EQ(makespan_of(one, shape, times), makespan_of(other, named, of_each));
+        }
+      }
+    }
+  }
 }
 
 // Pipelines that share a link as fast as all of theirs together, one after the other, released so
@@ -146,6 +266,35 @@ TEST(SharedLinks, EveryLinkHasItsOrder) {
       HasSubstr("it orders the link of cell 1 from stage 1 to stage 2, which is not shared"));
   EXPECT_THAT(complaint([](Schedule& s) { std::swap(s.links[0], s.links[1]); }),
               HasSubstr("not in its place"));
+}
+
+TEST(SharedLinks, EveryPartHasItsOrder) {
+  const PipelineShape shape = two_of_three();
+  const Schedule sound = *build(layout::ScheduleKind::kGpipe, shape, times_of_two_of_three());
+  const auto said = [&](const std::function<void(LinkOrder&)>& damage) {
+    Schedule schedule = sound;
+    damage(schedule.links[0]);
+    const Status status = validate(schedule, shape);
+    return status ? "sound" : status.error().message;
+  };
+  EXPECT_EQ(said([](LinkOrder&) {}), "sound");
+  EXPECT_THAT(
+      said([](LinkOrder& link) { link.first = -1; }),
+      HasSubstr("it orders the link of cell 0 from stage 0 to stage 1, which is not shared"));
+  EXPECT_THAT(said([](LinkOrder& link) { link.first = 0; }),
+              HasSubstr("it orders the link of pipeline 0 and others of cell 0 from stage 0 to "
+                        "stage 1, which is not shared"));
+  EXPECT_THAT(
+      said([](LinkOrder& link) {
+        link.transfers[0] = {0, 0};
+      }),
+      HasSubstr("the link of pipeline 1 and others of cell 0 from stage 0 to stage 1 carries "
+                "microbatch 0 of pipeline 0, which does not exist there"));
+  EXPECT_THAT(said([](LinkOrder& link) { link.transfers.pop_back(); }),
+              HasSubstr("carries 1 transfers of 2"));
+  // And from a file.
+  const auto given = to_given(sound);
+  EXPECT_EQ(*from_given(given, shape), sound);
 }
 
 TEST(SharedLinks, EveryTransferOnce) {

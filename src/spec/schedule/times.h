@@ -41,10 +41,14 @@ struct PairDurations {
 struct Times {
   std::vector<StageDurations> stages;
   // [s]: how long a message owns the link between stages s and s + 1, each way: that of its
-  // pipeline, or that of its DP-cell where the shape says that the cell shares it. Empty: no time.
+  // pipeline, or that of the pipelines that share it where the shape says so. Empty: no time.
   std::vector<SimDuration> transfer;
   std::vector<SimDuration> latency = {};  // [s]: from then until it is there; empty: none
   std::vector<PairDurations> pairs = {};  // by (forward, backward)
+  // [s][replica], where the pipelines cross a boundary unlike one another (PipelineShape::groups):
+  // the two above are then those of the slowest. Empty: all alike.
+  std::vector<std::vector<SimDuration>> transfer_each = {};
+  std::vector<std::vector<SimDuration>> latency_each = {};
 
   // Where nothing is said of it: one after the other, the forward first. Cost: log of their number.
   PairDurations pair(int32_t forward, int32_t backward) const;
@@ -53,6 +57,15 @@ struct Times {
   }
   SimDuration latency_over(int32_t boundary) const {
     return latency.empty() ? SimDuration{0} : latency[static_cast<size_t>(boundary)];
+  }
+  // Of one pipeline.
+  SimDuration transfer_over(int32_t boundary, int32_t replica) const {
+    if (transfer_each.empty()) return transfer_over(boundary);
+    return transfer_each[static_cast<size_t>(boundary)][static_cast<size_t>(replica)];
+  }
+  SimDuration latency_over(int32_t boundary, int32_t replica) const {
+    if (latency_each.empty()) return latency_over(boundary);
+    return latency_each[static_cast<size_t>(boundary)][static_cast<size_t>(replica)];
   }
 };
 
@@ -65,7 +78,8 @@ Times equal_times(int32_t stages, const StageDurations& each);
 StageDurations durations_of(const plan::StageCost& cost);
 
 // As the Plan expects them; a transfer is the serialisation of one message alone. Where pipelines lie
-// unlike, each stage and each boundary counts as the slowest of them has it.
+// unlike, each stage and each boundary counts as the slowest of them has it; where they share the
+// WAN unlike one another, each boundary as each of them has it.
 Times times_of(const plan::Plan& plan);
 // Of one pipeline.
 Times times_of(const plan::Plan& plan, int32_t replica);

@@ -1,7 +1,6 @@
 // What must hold of any schedule.
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "spec/schedule/bidirectional.h"
 #include "spec/schedule/longest_path.h"
@@ -243,50 +242,46 @@ Status check_neighbours(const Schedule& schedule) {
 }
 
 std::string name_of(const LinkOrder& link) {
-  return fmt::format("the link of cell {} from stage {} to stage {}", link.cell,
+  const std::string whose =
+      link.first < 0 ? fmt::format("cell {}", link.cell)
+                     : fmt::format("pipeline {} and others of cell {}", link.first, link.cell);
+  return fmt::format("the link of {} from stage {} to stage {}", whose,
                      link.boundary + (link.gradients ? 1 : 0),
                      link.boundary + (link.gradients ? 0 : 1));
 }
 
-// Every shared link has its order, and in it every transfer of its cell once.
+// Every shared link has its order, and in it every transfer of those that share it once.
 Status check_links(const Schedule& schedule, const PipelineShape& shape) {
   const auto wrong = [](const std::string& why) {
     return unusable("the schedule is broken: " + why);
   };
-  std::vector<std::tuple<int32_t, bool, int32_t>> expected;
-  for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
-    if (!shape.shares(boundary)) continue;
-    for (const bool gradients : {false, true}) {
-      for (int32_t cell = 0; cell < shape.replicas / shape.cell; ++cell) {
-        expected.emplace_back(boundary, gradients, cell);
-      }
-    }
-  }
+  const std::vector<LinkOrder> expected = links_of(shape);
   if (schedule.links.size() != expected.size()) {
     return wrong(
         fmt::format("it orders {} shared links of {}", schedule.links.size(), expected.size()));
   }
-  const auto transfers = static_cast<size_t>(shape.cell) * static_cast<size_t>(shape.microbatches);
   std::vector<bool> seen;
   for (size_t i = 0; i < expected.size(); ++i) {
     const LinkOrder& link = schedule.links[i];
-    if (std::tuple{link.boundary, link.gradients, link.cell} != expected[i]) {
+    if (link.key() != expected[i].key()) {
       return wrong(
           fmt::format("it orders {}, which is not shared or not in its place", name_of(link)));
     }
+    const std::vector<int32_t> sharers = sharers_of(link, shape);
+    const auto transfers = sharers.size() * static_cast<size_t>(shape.microbatches);
     seen.assign(transfers, false);
     for (const Transfer& transfer : link.transfers) {
       const auto wrong_transfer = [&](const char* how) {
         return wrong(fmt::format("{} carries microbatch {} of pipeline {}{}", name_of(link),
                                  transfer.microbatch, transfer.replica, how));
       };
-      const int64_t pipeline =
-          int64_t{transfer.replica} - int64_t{link.cell} * shape.cell;  // within the cell
-      if (pipeline < 0 || pipeline >= shape.cell || transfer.microbatch < 0 ||
+      const auto at = std::lower_bound(sharers.begin(), sharers.end(), transfer.replica);
+      if (at == sharers.end() || *at != transfer.replica || transfer.microbatch < 0 ||
           transfer.microbatch >= shape.microbatches) {
         return wrong_transfer(", which does not exist there");
       }
-      const auto number = static_cast<size_t>(pipeline * shape.microbatches + transfer.microbatch);
+      const auto number =
+          static_cast<size_t>((at - sharers.begin()) * shape.microbatches + transfer.microbatch);
       if (seen[number]) return wrong_transfer(" twice");
       seen[number] = true;
     }
