@@ -28,7 +28,7 @@ $long && export TOMBOLO_LONG=1  # tests that draw seeds draw more
 fuzz_seconds=4
 $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
-tsan_labels=(engine link transport runtime launch worker)
+tsan_labels=(engine link transport kernels exchange state stage observe join run worker)
 # What LibTorch, real time or a browser decides, and what computes for minutes under a sanitizer. The rest runs under the
 # sanitizers. --long runs all of it in both builds.
 swift_labels=(train numerics with_torch optimised islands browser recorded)

@@ -19,16 +19,17 @@
 
 #include "base/clock.h"
 #include "perform/control/coordinator.h"
-#include "perform/launch/child_process.h"
-#include "perform/launch/control.h"
-#include "perform/launch/doors.h"
-#include "perform/launch/launcher.h"
+#include "perform/join/control_message.h"
+#include "perform/join/listen_address.h"
+#include "perform/run/child_process.h"
+#include "perform/run/launcher.h"
 #include "perform/transport/endpoint.h"
 #include "perform/trust/authority.h"
 #include "support/test_plan.h"
 
 using namespace tombolo;
-using namespace tombolo::launch;
+using namespace tombolo::join;
+using namespace tombolo::run;
 
 namespace {
 
@@ -65,16 +66,16 @@ int be_the_launcher(const Options& options, const std::string& folder, const lin
   NoProcesses processes;
   const plan::Plan plan = make_test_plan({.replicas = options.ranks / 2, .steps = 1000});
   const auto done =
-      launch::launch(plan,
-                     {.output = folder + "/run",
-                      .worker_program = "/bin/true",
-                      .rendezvous = Rendezvous{.at = {"127.0.0.1", options.port},
-                                               .token = token,
-                                               .join_max = {120'000'000'000}},
-                      .security = security,
-                      .log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); },
-                      .processes = &processes},
-                     clock);
+      run::launch(plan,
+                  {.output = folder + "/run",
+                   .worker_program = "/bin/true",
+                   .rendezvous = Rendezvous{.at = {"127.0.0.1", options.port},
+                                            .token = token,
+                                            .join_max = {120'000'000'000}},
+                   .security = security,
+                   .log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); },
+                   .processes = &processes},
+                  clock);
   if (!done) fmt::print(stderr, "launcher: {}\n", done.error().text());
   return 0;
 }

@@ -107,7 +107,7 @@ double sgemm_peak() {
 
 // Runs one iteration of a single stage, its backwards whole or in halves, and adds up the CPU time
 // of each kind.
-Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatches, bool halves,
+Status iterate(kernels::Kernels& kernels, int64_t iteration, int64_t microbatches, bool halves,
                std::map<std::string, double>& seconds) {
   const auto timed = [&](const char* kind, auto&& call) {
     const double start = cpu_seconds();

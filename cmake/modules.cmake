@@ -2,15 +2,15 @@
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
 set(TOMBOLO_HOT base action model plan graph trace schedule prefill prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
-    link transport control compress update runtime launch wanem)
+    link transport control compress update kernels exchange state stage observe join run wanem)
 # Loops over numbers, vectors among them, which without optimisation are slower by tens: optimised under a sanitizer, too. They use
 # no precompiled headers (precompiled.cmake), which would have to be compiled so as well.
 set(TOMBOLO_VECTORS compress update)
 # Test programs that are compiled so as well.
-set(TOMBOLO_HOT_TESTS launch)
+set(TOMBOLO_HOT_TESTS run)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
-set(TOMBOLO_FUZZED prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress runtime
-    launch data text weights generate handover serve wanem)
+set(TOMBOLO_FUZZED prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress kernels exchange state stage
+    join run data text weights generate handover serve wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.
 #

@@ -6,20 +6,20 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "perform/runtime/checkpoint.h"
+#include "perform/state/checkpoint.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const auto manifest = runtime::parse_manifest(bytes, "input");
+  const auto manifest = state::parse_manifest(bytes, "input");
   if (!manifest) {
     CHECK(!manifest.error().message.empty(), "refused without a word");
     return 0;
   }
   CHECK(manifest->step >= 1, "step {}", manifest->step);
-  for (const runtime::Shard& shard : manifest->shards) {
-    CHECK(runtime::is_plain_file(shard.file), "a shard called {}", shard.file);
-    for (const runtime::TensorPlace& place : shard.tensors) {
+  for (const state::Shard& shard : manifest->shards) {
+    CHECK(state::is_plain_file(shard.file), "a shard called {}", shard.file);
+    for (const state::TensorPlace& place : shard.tensors) {
       CHECK(place.offset >= 0 && place.bytes >= 0, "{}: {} bytes at {}", place.name, place.bytes,
             place.offset);
       CHECK(place.bytes <= shard.bytes && place.offset <= shard.bytes - place.bytes,
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   const std::string text = to_json(write_fields(*manifest));
-  const auto again = runtime::parse_manifest(text, "again");
+  const auto again = state::parse_manifest(text, "again");
   CHECK(again && *again == *manifest, "changed on the way through {}", text);
   return 0;
 }

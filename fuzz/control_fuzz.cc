@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "perform/launch/control.h"
+#include "perform/join/control_message.h"
 
 namespace {
 
@@ -51,18 +51,18 @@ bool repeats(const Value& said, const Value& all) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   link::Payload payload(size);
   if (size > 0) std::memcpy(payload.data(), data, size);
-  const auto message = launch::decode(payload);
+  const auto message = join::decode(payload);
   if (!message) {
     CHECK(!message.error().message.empty(), "refused without a word");
     return 0;
   }
-  const link::Payload bytes = launch::encode(*message);
+  const link::Payload bytes = join::encode(*message);
   const auto said = parse_json(text_of(payload), "what came");
   const auto all = parse_json(text_of(bytes), "what is sent");
   CHECK(said && all && repeats(*said, *all), "something was lost: {}", text_of(bytes));
-  const auto again = launch::decode(bytes);
+  const auto again = join::decode(bytes);
   CHECK(again, "{} in {}", again.error().text(), text_of(bytes));
   CHECK(again->index() == message->index(), "another kind: {}", text_of(bytes));
-  CHECK(launch::encode(*again) == bytes, "changed on the way through {}", text_of(bytes));
+  CHECK(join::encode(*again) == bytes, "changed on the way through {}", text_of(bytes));
   return 0;
 }

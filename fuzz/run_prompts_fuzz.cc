@@ -5,11 +5,11 @@
 #include <string>
 
 #include "base/check.h"
-#include "perform/launch/run_prompts.h"
+#include "perform/join/run_prompts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo;
-  using namespace tombolo::launch;
+  using namespace tombolo::join;
   const auto prompts = parse_run_prompts(std::string(reinterpret_cast<const char*>(data), size));
   if (!prompts) return 0;
   const std::string text = to_text(*prompts);

@@ -4,10 +4,11 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "perform/runtime/safetensors.h"
+#include "perform/state/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace tombolo::runtime;
+  using namespace tombolo;
+  using namespace tombolo::state;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto file = parse_safetensors(bytes, "input");
   if (!file) {
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   size_t sum = 0;
-  for (const NamedTensor& tensor : file->tensors) {
+  for (const kernels::NamedTensor& tensor : file->tensors) {
     int64_t wanted = dtype_bytes(tensor.dtype);
     for (const int64_t length : tensor.shape) wanted *= length;
     CHECK(wanted == static_cast<int64_t>(tensor.bytes.size()), "{}: {} bytes", tensor.name, wanted);

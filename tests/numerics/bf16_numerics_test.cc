@@ -52,7 +52,7 @@ TEST(Bf16, ACheckpointHoldsFloat32AndContinuesBitForBit) {
   const Story whole = train(plan);
   const Story first = train(with_steps(plan, 6));
   int64_t rounded = 0, numbers = 0;
-  for (const runtime::NamedTensor& tensor : first.checkpoint) {
+  for (const kernels::NamedTensor& tensor : first.checkpoint) {
     if (tensor.dtype == "I64") continue;
     EXPECT_EQ(tensor.dtype, "F32") << tensor.name;
     // Of a float that bf16 has, the lower half is zero.
@@ -71,17 +71,17 @@ TEST(Bf16, ACheckpointHoldsFloat32AndContinuesBitForBit) {
 // these what Megatron-LM takes. tests/end_to_end/weights_test.py holds the law against it.
 TEST(Bf16, AMatrixTakes18BytesAParameter) {
   plan::Plan plan = in_bf16(tiny_plan(2), 2);
-  std::vector<std::unique_ptr<runtime::Kernels>> kernels;
+  std::vector<std::unique_ptr<kernels::Kernels>> kernels;
   for (int32_t rank = 0; rank < 2; ++rank)
     kernels.push_back(*make_torch_kernels(plan, rank, {.bf16_products = true}));
   EXPECT_EQ(kernels[0]->state_bytes(), 0) << "nothing was computed";
   ASSERT_TRUE(kernels[0]->begin_iteration(1) && kernels[1]->begin_iteration(1));
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
-    runtime::Payload passed = *kernels[0]->forward(0, i, {});
+    kernels::Payload passed = *kernels[0]->forward(0, i, {});
     EXPECT_EQ(passed.size(), 2U * 32 * 32 * 2) << "samples x tokens x hidden x 2 bytes";
     EXPECT_EQ(real(passed.size()), plan.boundary.value);
     ASSERT_TRUE(kernels[1]->forward(1, i, std::move(passed)));
-    runtime::Payload gradient = *kernels[1]->backward(1, i, {});
+    kernels::Payload gradient = *kernels[1]->backward(1, i, {});
     EXPECT_EQ(real(gradient.size()), plan.boundary.value);
     ASSERT_TRUE(kernels[0]->backward(0, i, std::move(gradient)));
   }

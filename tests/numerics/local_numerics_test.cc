@@ -85,7 +85,7 @@ TEST(LocalNumerics, EveryOptimizerMakesInnerSteps) {
   }
 }
 
-// An outer step ends where the dense run did (runtime/fitted_state.h).
+// An outer step ends where the dense run did (state/resharded_state.h).
 TEST(LocalNumerics, ADenseRunGoesOnWithLocalSteps) {
   const plan::Plan local = locally({.mode = plan::ExchangeMode::kLocal, .steps = 4}, 16);
   plan::Plan dense = local;
@@ -101,10 +101,10 @@ TEST(LocalNumerics, AllParametersAreEqualAfterAnOuterStep) {
   const plan::Plan plan = locally({.mode = plan::ExchangeMode::kLocal, .steps = 4}, 8);
   const Story story = train(plan);
   int compared = 0;
-  for (const runtime::NamedTensor& each : story.checkpoint) {
+  for (const kernels::NamedTensor& each : story.checkpoint) {
     const size_t at = each.name.find(".in.");
     if (at == std::string::npos || each.name.find(".adam.") < at) continue;
-    for (const runtime::NamedTensor& other : story.checkpoint) {
+    for (const kernels::NamedTensor& other : story.checkpoint) {
       if (other.name != each.name.substr(0, at)) continue;
       EXPECT_EQ(other.bytes, each.bytes) << each.name;
       ++compared;

@@ -96,7 +96,7 @@ TEST(Optimizers, TiedEmbeddingsCountOnceInTheNorm) {
 TEST(Optimizers, UpdatesWithoutAFiniteNormAreLeftOut) {
   const Story begun = train(clipped(tiny_plan(2)));
   From from{begun.checkpoint, 4};
-  for (runtime::NamedTensor& tensor : from.checkpoint) {
+  for (kernels::NamedTensor& tensor : from.checkpoint) {
     if (tensor.name != "layers.3.attention.output.weight") continue;
     const float nothing = std::numeric_limits<float>::quiet_NaN();
     std::memcpy(tensor.bytes.data(), &nothing, sizeof nothing);

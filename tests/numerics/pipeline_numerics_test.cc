@@ -13,9 +13,9 @@
 namespace tombolo::train {
 namespace {
 
-using runtime::Kernels;
-using runtime::NamedTensor;
-using runtime::Payload;
+using kernels::Kernels;
+using kernels::NamedTensor;
+using kernels::Payload;
 using testing::HasSubstr;
 
 using Pipeline = std::vector<std::unique_ptr<Kernels>>;
@@ -170,14 +170,14 @@ TEST(Numerics, StagesAskForEachTensorOfTheirOwnOnce) {
 TEST(Numerics, StatesAreSeenWhereTheyLie) {
   const plan::Plan plan = tiny_plan(2);
   Pipeline pipeline = make_pipeline(plan);
-  std::vector<std::vector<runtime::TensorView>> seen;
+  std::vector<std::vector<kernels::TensorView>> seen;
   for (auto& stage : pipeline) seen.push_back(*stage->state());
   const auto first = checkpoint(pipeline);
   losses(pipeline, plan, 1, 3);
   const auto later = checkpoint(pipeline);
   size_t i = 0, changed = 0;
   for (const auto& stage : seen) {
-    for (const runtime::TensorView& view : stage) {
+    for (const kernels::TensorView& view : stage) {
       ASSERT_LT(i, later.size());
       EXPECT_EQ(view.name, later[i].name);
       EXPECT_EQ(view.dtype, later[i].dtype);

@@ -14,9 +14,9 @@
 namespace tombolo::train {
 namespace {
 
-using runtime::Kernels;
-using runtime::NamedTensor;
-using runtime::Payload;
+using kernels::Kernels;
+using kernels::NamedTensor;
+using kernels::Payload;
 
 // What one pipeline of the run saw.
 struct ReplicaStory {

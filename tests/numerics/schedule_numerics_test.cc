@@ -11,7 +11,7 @@
 namespace tombolo::train {
 namespace {
 
-using runtime::Kernels;
+using kernels::Kernels;
 
 constexpr int64_t kSteps = 6;
 

@@ -24,9 +24,9 @@ plan::Plan narrowed(plan::Plan plan) {
   return plan;
 }
 
-std::map<std::string, runtime::Payload> by_name(const Story& story) {
-  std::map<std::string, runtime::Payload> out;
-  for (const runtime::NamedTensor& tensor : story.checkpoint) {
+std::map<std::string, kernels::Payload> by_name(const Story& story) {
+  std::map<std::string, kernels::Payload> out;
+  for (const kernels::NamedTensor& tensor : story.checkpoint) {
     EXPECT_TRUE(out.emplace(tensor.name, tensor.bytes).second) << tensor.name << " is there twice";
   }
   return out;

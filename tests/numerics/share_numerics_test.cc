@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "perform/data/token_writer.h"
-#include "perform/runtime/data_facts.h"
+#include "perform/stage/dataset_fingerprint.h"
 #include "story.h"
 #include "support/folder_test.h"
 
@@ -115,7 +115,7 @@ TEST_F(ShareNumerics, CopiesThatDifferEndTheRun) {
       plan.data = data;
       const auto kernels = std::move(*make_torch_kernels(plan, rank));
       MemoryMessenger messenger(hub, rank);
-      last = runtime::agree_on_data(plan, rank, 1, *kernels, messenger);
+      last = stage::agree_on_data(plan, rank, 1, *kernels, messenger);
     }
     if (last) return std::string();
     EXPECT_EQ(last.error().exit_code(), 2);

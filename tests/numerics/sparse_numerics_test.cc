@@ -89,7 +89,7 @@ TEST(SparseNumerics, ACheckpointGoesOnExactly) {
     plan.run.evaluate_every = 5;  // all updates are made there, as for a checkpoint
     const Story whole = train(plan), begun = train(with_steps(plan, 5));
     size_t residuals = 0;
-    for (const runtime::NamedTensor& each : begun.checkpoint)
+    for (const kernels::NamedTensor& each : begun.checkpoint)
       residuals += each.name.find(".residual.") != std::string::npos;
     EXPECT_GT(residuals, 0u);
     const Story rest = train(plan, {.checkpoint = begun.checkpoint, .first = 6});

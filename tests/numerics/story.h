@@ -9,10 +9,10 @@
 #include <mutex>
 #include <set>
 
-#include "perform/runtime/checkpoint.h"
-#include "perform/runtime/fitted_state.h"
-#include "perform/runtime/neighbours.h"
-#include "perform/runtime/perform.h"
+#include "perform/kernels/neighbours.h"
+#include "perform/stage/perform.h"
+#include "perform/state/checkpoint.h"
+#include "perform/state/resharded_state.h"
 #include "perform/train/torch_kernels.h"
 #include "spec/schedule/schedule.h"
 #include "support/memory_messenger.h"
@@ -25,7 +25,7 @@ struct Story {
   std::map<int64_t, double> losses;              // by step: mean over all samples
   std::map<int64_t, double> norms;               // by step: of the gradients
   std::vector<int64_t> skipped;                  // steps whose update was left out
-  std::vector<runtime::NamedTensor> checkpoint;  // of all that write one, after the last step
+  std::vector<kernels::NamedTensor> checkpoint;  // of all that write one, after the last step
   std::vector<int64_t> state_bytes;              // by rank
   std::vector<std::string> digests;              // by rank
   // By step, and stage where they are of one rank each: what replicas held, as far as it differed.
@@ -36,7 +36,7 @@ struct Story {
 
 // Where it begins: empty, with the first values that a Plan's seed draws.
 struct From {
-  std::vector<runtime::NamedTensor> checkpoint;
+  std::vector<kernels::NamedTensor> checkpoint;
   int64_t first = 1;
 };
 
@@ -47,7 +47,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   std::mutex mutex;
   Story story;
   SystemClock clock;
-  const auto note = [&](int32_t rank, const runtime::IterationReport& report) -> Status {
+  const auto note = [&](int32_t rank, const stage::IterationReport& report) -> Status {
     const std::lock_guard lock(mutex);
     if (report.weights_digest)
       story.compared[{report.iteration, plan.ranks[rank].stage}].insert(*report.weights_digest);
@@ -63,12 +63,12 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
       story.skipped.push_back(report.iteration);
     return {};
   };
-  const auto evaluated = [&](const runtime::Evaluation& evaluation) -> Status {
+  const auto evaluated = [&](const stage::Evaluation& evaluation) -> Status {
     const std::lock_guard lock(mutex);
     if (!story.evaluation) story.evaluation = evaluation.loss;
     return {};
   };
-  std::vector<std::unique_ptr<runtime::Kernels>> kernels;
+  std::vector<std::unique_ptr<kernels::Kernels>> kernels;
   for (const layout::Placement& place : plan.ranks) {
     auto made = make_torch_kernels(plan, place.rank, {.bf16_products = true});
     CHECK(made.has_value(), "{}", made.error().text());
@@ -77,15 +77,14 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   const auto live = [&](int32_t rank) -> Status {
     const layout::Placement& own = plan.ranks[rank];
     MemoryMessenger messenger(hub, rank);
-    const runtime::Hooks hooks{
-        .iteration = [&,
-                      rank](const runtime::IterationReport& report) { return note(rank, report); },
+    const stage::Hooks hooks{
+        .iteration = [&, rank](const stage::IterationReport& report) { return note(rank, report); },
         .evaluation = evaluated};
     if (!from.checkpoint.empty()) {
-      runtime::TensorShapes shapes;
-      for (const runtime::NamedTensor& each : from.checkpoint)
+      state::TensorShapes shapes;
+      for (const kernels::NamedTensor& each : from.checkpoint)
         shapes.emplace(each.name, each.shape);
-      runtime::FittedState fitted(plan, rank, std::move(shapes), source_of(from.checkpoint));
+      state::ReshardedState fitted(plan, rank, std::move(shapes), source_of(from.checkpoint));
       TRY(kernels[rank]->load([&](const std::string& name) { return fitted.read(name); }));
     }
     if (plan.replicas() > 1) {
@@ -95,8 +94,8 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
                                         .lie_apart = plan.replicas_lie_apart(own.stage),
                                         .address = "127.0.0.1"}));
     }
-    TRY(runtime::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = from.first},
-                         *kernels[rank], messenger, clock, hooks));
+    TRY(stage::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = from.first},
+                       *kernels[rank], messenger, clock, hooks));
     return {};
   };
   std::vector<std::future<Status>> ranks;
@@ -111,9 +110,9 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   for (const layout::Placement& place : plan.ranks) {
     story.digests.push_back(*kernels[place.rank]->weights_digest());
     story.state_bytes.push_back(kernels[place.rank]->state_bytes());
-    if (!runtime::writes_shard(plan, place.rank)) continue;
+    if (!state::writes_shard(plan, place.rank)) continue;
     auto part = kernels[place.rank]->save();
-    for (runtime::NamedTensor& tensor : *part) story.checkpoint.push_back(std::move(tensor));
+    for (kernels::NamedTensor& tensor : *part) story.checkpoint.push_back(std::move(tensor));
   }
   return story;
 }

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "perform/runtime/neighbours.h"
+#include "perform/kernels/neighbours.h"
 #include "predict/sim/simulate.h"
 #include "support/test_plan.h"
 #include "support/virtual_run.h"
@@ -30,7 +30,7 @@ void add(const trace::Trace& trace, Happened& out) {
 void expect_the_same(const plan::Plan& plan, const std::string& name) {
   const auto simulation = sim::simulate(plan, {.iterations = static_cast<int>(plan.run.steps)});
   ASSERT_TRUE(simulation) << name << ": " << simulation.error().text();
-  const auto parts = runtime::perform_virtually(plan);
+  const auto parts = stage::perform_virtually(plan);
   ASSERT_TRUE(parts) << name << ": " << parts.error().text();
   Happened predicted, performed;
   add(simulation->trace, predicted);
@@ -95,7 +95,7 @@ TEST_P(EverySchedule, IsPerformedAsPredictedByReplicas) {
 TEST_P(EverySchedule, IsPerformedAsPredictedByOneRank) {
   const plan::Plan plan =
       plan_of({.stages = 1, .microbatches = 3, .steps = 2, .schedule = GetParam()});
-  EXPECT_TRUE(runtime::neighbours(plan, 0).empty());
+  EXPECT_TRUE(kernels::neighbours(plan, 0).empty());
   expect_the_same(plan, GetParam());
 }
 

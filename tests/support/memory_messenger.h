@@ -10,7 +10,7 @@
 #include <span>
 #include <tuple>
 
-#include "perform/runtime/messenger.h"
+#include "perform/kernels/messenger.h"
 
 namespace tombolo::train {
 
@@ -22,8 +22,8 @@ class MemoryHub {
     changed_.notify_all();
   }
 
-  using Awaited = runtime::Messenger::Awaited;
-  using Came = runtime::Messenger::Came;
+  using Awaited = kernels::Messenger::Awaited;
+  using Came = kernels::Messenger::Came;
   Result<Came> take_any(int32_t to, std::span<const Awaited> wanted) {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -57,7 +57,7 @@ class MemoryHub {
   std::set<int32_t> lost_;
 };
 
-class MemoryMessenger : public runtime::Messenger {
+class MemoryMessenger : public kernels::Messenger {
  public:
   MemoryMessenger(MemoryHub& hub, int32_t rank) : hub_(hub), rank_(rank) {}
   Status send(int32_t peer, link::Tag tag, link::Payload payload) override {

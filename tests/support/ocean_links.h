@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-#include "perform/runtime/messenger.h"
+#include "perform/kernels/messenger.h"
 #include "support/ocean.h"
 
 namespace tombolo::ocean {
@@ -50,7 +50,7 @@ class OceanLinks {
     if (from == to) return deliver(from, to, tag, {std::move(payload), ocean_.now(), ocean_.now()});
     bytes_[{from, to}] += static_cast<int64_t>(payload.size());
     Link& link = links_[{from, to}];
-    link.queue[{runtime::urgency_of(tag), ++messages_}] = {tag, std::move(payload), 0, {}};
+    link.queue[{kernels::urgency_of(tag), ++messages_}] = {tag, std::move(payload), 0, {}};
     if (!std::exchange(link.busy, true)) go_on(from, to);
   }
   void go_on(int32_t from, int32_t to) {
@@ -98,7 +98,7 @@ class OceanLinks {
   uint64_t messages_ = 0;
 };
 
-class OceanMessenger : public runtime::Messenger {
+class OceanMessenger : public kernels::Messenger {
  public:
   OceanMessenger(OceanLinks& links, int32_t rank) : links_(links), rank_(rank) {}
 

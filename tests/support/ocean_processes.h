@@ -11,18 +11,18 @@
 #include <span>
 #include <string>
 
-#include "perform/launch/berths.h"
-#include "perform/launch/child_process.h"
-#include "perform/launch/rank_session.h"
-#include "perform/launch/rendezvous.h"
-#include "perform/launch/returning_worker.h"
-#include "perform/runtime/emulated_kernels.h"
+#include "perform/join/rendezvous.h"
+#include "perform/kernels/emulated_kernels.h"
+#include "perform/run/child_process.h"
+#include "perform/run/rank_session.h"
+#include "perform/run/returning_worker.h"
+#include "perform/run/worker_placement.h"
 #include "support/ocean_sockets.h"
 
 namespace tombolo::ocean {
 
 // With what is broken on purpose.
-class OceanKernels : public runtime::EmulatedKernels {
+class OceanKernels : public kernels::EmulatedKernels {
  public:
   OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, const Sea& sea)
       : EmulatedKernels(plan, rank, clock), sea_(sea), rank_(rank), clock_(clock) {}
@@ -31,16 +31,16 @@ class OceanKernels : public runtime::EmulatedKernels {
     iteration_ = iteration;
     return EmulatedKernels::begin_iteration(iteration);
   }
-  Result<runtime::Payload> forward(int32_t stage, int64_t microbatch,
-                                   runtime::Payload input) override {
+  Result<kernels::Payload> forward(int32_t stage, int64_t microbatch,
+                                   kernels::Payload input) override {
     if (sea_.hangs_) clock_.sleep_until(clock_.now() + sea_.hangs_(rank_, iteration_));
     return EmulatedKernels::forward(stage, microbatch, std::move(input));
   }
 
-  Result<std::vector<runtime::TensorView>> state() const override {
+  Result<std::vector<kernels::TensorView>> state() const override {
     auto tensors = TRY(EmulatedKernels::state());
     if (sea_.bug_ != Bug::kStateIsOneShort) return tensors;
-    for (runtime::TensorView& tensor : tensors) {
+    for (kernels::TensorView& tensor : tensors) {
       int64_t& updates = short_.emplace_back();
       std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
       --updates;
@@ -48,8 +48,8 @@ class OceanKernels : public runtime::EmulatedKernels {
     }
     return tensors;
   }
-  Status load(const runtime::TensorSource& tensors) override {
-    return EmulatedKernels::load([&](const std::string& name) -> Result<runtime::NamedTensor> {
+  Status load(const kernels::TensorSource& tensors) override {
+    return EmulatedKernels::load([&](const std::string& name) -> Result<kernels::NamedTensor> {
       auto tensor = TRY(tensors(name));
       if (sea_.bug_ == Bug::kUpdateAgainAfterLoad) count(tensor, 1);
       return tensor;
@@ -57,7 +57,7 @@ class OceanKernels : public runtime::EmulatedKernels {
   }
 
  private:
-  static void count(runtime::NamedTensor& tensor, int64_t more) {
+  static void count(kernels::NamedTensor& tensor, int64_t more) {
     int64_t updates = 0;
     std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
     updates += more;
@@ -71,14 +71,14 @@ class OceanKernels : public runtime::EmulatedKernels {
 };
 
 // Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
-class OceanProcesses : public launch::Processes {
+class OceanProcesses : public run::Processes {
  public:
   // `workers`: where the newest process of each rank is noted.
   OceanProcesses(Sea& sea, Waters& waters, std::map<int32_t, int>& workers, bool is_spare = false)
       : sea_(sea), waters_(waters), workers_(workers), is_spare_(is_spare) {}
   int started() const { return started_; }
 
-  Result<pid_t> spawn(const launch::ChildOptions& child) override {
+  Result<pid_t> spawn(const run::ChildOptions& child) override {
     Process& process = sea_.ocean().start(
         waters_.process().host,
         [&sea = sea_, &parent = waters_.process(), is_spare = is_spare_, child](Waters& waters) {
@@ -107,10 +107,10 @@ class OceanProcesses : public launch::Processes {
 
  private:
   // Its parent may be over before it, and these Processes with it.
-  static int work(Sea& sea, Process& parent, bool is_spare, const launch::ChildOptions& child,
+  static int work(Sea& sea, Process& parent, bool is_spare, const run::ChildOptions& child,
                   Waters& waters) {
     OceanSockets sockets(sea, waters);
-    launch::RankSessionOptions session;
+    run::RankSessionOptions session;
     std::map<std::string, std::string> words;
     for (size_t i = 1; i < child.arguments.size(); ++i) {
       const bool has_value = i + 1 < child.arguments.size() && child.arguments[i + 1][0] != '-';
@@ -119,8 +119,8 @@ class OceanProcesses : public launch::Processes {
     session.rank = std::stoi(words.at("--rank"));
     session.ranks = std::stoi(words.at("--ranks"));
     session.launcher = *transport::parse_address(words.at("--launcher"));
-    session.listen_address = words.at("--listen");
-    session.no_inbound = words.contains("--no-inbound");
+    session.at.listen = words.at("--listen");
+    session.at.no_inbound = words.contains("--no-inbound");
     session.join_max = round_to_ns(Seconds{std::stod(words.at("--join-timeout"))});
     session.terms.floor = round_to_ns(Seconds{std::stod(words.at("--lease"))});
     session.terms.ceiling = round_to_ns(Seconds{std::stod(words.at("--grace"))});
@@ -130,7 +130,7 @@ class OceanProcesses : public launch::Processes {
     session.checkpoints = words["--checkpoints"];
     session.returns = words.contains("--returns");
     for (const auto& [key, value] : child.environment) {
-      if (key == launch::kTokenVariable) session.token = *link::Token::parse(value);
+      if (key == join::kTokenVariable) session.token = *link::Token::parse(value);
     }
     session.stuck_max = SimDuration{3'000'000'000};
     session.realtime = false;
@@ -145,9 +145,9 @@ class OceanProcesses : public launch::Processes {
       });
     }
     session.on_seated = [seated] { *seated = true; };
-    const launch::RankEnd end = launch::serve_rank(
+    const run::RankEnd end = run::serve_rank(
         session,
-        [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<runtime::Kernels>> {
+        [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<kernels::Kernels>> {
           return std::make_unique<OceanKernels>(plan, rank, waters, sea);
         },
         waters);
@@ -158,7 +158,7 @@ class OceanProcesses : public launch::Processes {
           fmt::format("a process of rank {} ends: {}", session.rank, end.status.error().text()));
     const int code = end.exit_code(session.returns);
     const bool leaves = sea.bug_ == Bug::kSpareLeavesItsSeat && is_spare;
-    return leaves && launch::comes_again(code << 8) ? 0 : code;
+    return leaves && run::comes_again(code << 8) ? 0 : code;
   }
 
   Sea& sea_;

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/file.h"
-#include "perform/launch/berths.h"
-#include "perform/launch/launcher.h"
-#include "perform/launch/membership.h"
-#include "perform/launch/returning_worker.h"
-#include "perform/runtime/checkpoint.h"
-#include "perform/runtime/kept_state.h"
+#include "perform/join/membership.h"
+#include "perform/run/launcher.h"
+#include "perform/run/returning_worker.h"
+#include "perform/run/worker_placement.h"
+#include "perform/state/checkpoint.h"
+#include "perform/state/state_snapshot.h"
 #include "support/ocean_disk.h"
 #include "support/ocean_processes.h"
 #include "support/test_plan.h"
@@ -57,10 +57,10 @@ class Run {
     options_.plan.checkpoint->directory = folder(0) + "/checkpoints";
     if (sea_.bug_ == Bug::kSpliceIsNotToldAgain) {
       sea_.swallows_ = [this](const link::Tag& tag, const link::Payload& payload) {
-        if (record_.launchers < 2 || tag != launch::kControlTag) return false;
-        const auto message = launch::decode(payload);
-        const auto* meet = message ? std::get_if<launch::Meet>(&*message) : nullptr;
-        return meet && meet->way == launch::Way::kSpliced;
+        if (record_.launchers < 2 || tag != join::kControlTag) return false;
+        const auto message = join::decode(payload);
+        const auto* meet = message ? std::get_if<join::Meet>(&*message) : nullptr;
+        return meet && meet->dialling == join::Dialling::kSpliced;
       };
     }
     start_host(0);
@@ -153,7 +153,7 @@ class Run {
   }
   // The kernel takes a dead process' locks off; ours is the same process all along.
   void release_locks() {
-    const std::string journal = launch::Membership::journal_path(folder(0) + "/out");
+    const std::string journal = join::Membership::journal_path(folder(0) + "/out");
     std::error_code ec;
     if (!fs::exists(journal, ec)) return;
     fs::copy_file(journal, journal + ".copy", ec);
@@ -264,13 +264,13 @@ class Run {
     std::vector<fs::path> steps;
     for (int host = 0; host < hosts(); ++host) {
       for (const auto& each :
-           fs::recursive_directory_iterator(runtime::kept_folder(folder(host) + "/out"), ec)) {
+           fs::recursive_directory_iterator(state::kept_folder(folder(host) + "/out"), ec)) {
         if (each.path().filename().string().starts_with("step-")) steps.push_back(each.path());
       }
     }
     for (const fs::path& each : steps) {
       const int64_t step = std::stoll(each.filename().string().substr(5));
-      const fs::path later = runtime::step_folder(each.parent_path(), step + 1);
+      const fs::path later = state::step_folder(each.parent_path(), step + 1);
       if (!fs::exists(later)) fs::rename(each, later, ec);
     }
   }
@@ -279,7 +279,7 @@ class Run {
     if (sea_.bug_ == Bug::kKeptUnderAnotherStep) relabel_kept_states();
     OceanSockets sockets(sea_, waters);
     OceanProcesses processes(sea_, waters, workers_);
-    launch::LaunchOptions options;
+    run::LaunchOptions options;
     options.output = folder(0) + "/out";
     options.restarts = options_.restarts;
     options.terms = options_.terms;
@@ -292,12 +292,12 @@ class Run {
     const bool forgets = sea_.bug_ == Bug::kTokenIsDrawnAgain && record_.launchers > 1;
     const link::Token token = forgets ? *link::Token::random() : token_;
     if (options_.on_several_hosts) {
-      options.rendezvous = launch::Rendezvous{.at = {address_of(0), 29500},
-                                              .doors = {.listen = address_of(0)},
-                                              .token = token,
-                                              .join_max = options_.join_max};
+      options.rendezvous = run::Rendezvous{.at = {address_of(0), 29500},
+                                           .listen = {.listen = address_of(0)},
+                                           .token = token,
+                                           .join_max = options_.join_max};
     }
-    options.on_progress = [this](const launch::Progress& progress) {
+    options.on_progress = [this](const observe::Progress& progress) {
       record_.steps.push_back(progress.step);
     };
     options.open_splice = open_splice_in(sea_, waters.process());
@@ -309,7 +309,7 @@ class Run {
       note(text);
     };
     options.resume = resume_;
-    const auto summary = launch::launch(options_.plan, options, waters);
+    const auto summary = run::launch(options_.plan, options, waters);
     const bool is_done = summary || is_all_done(summary.error());
     if (!is_done && start_again_by_hand(summary.error())) return 1;
     if (summary) record_.restarts += summary->restarts;
@@ -317,13 +317,13 @@ class Run {
     return summary ? 0 : 1;
   }
 
-  launch::SpareOptions waiting(int host, OceanSockets& sockets) {
+  run::SpareOptions waiting(int host, OceanSockets& sockets) {
     return {.start = {.program = "/bin/true",
                       .rank = host,
                       .ranks = static_cast<int32_t>(options_.plan.ranks.size()),
                       .launcher = {address_of(0), 29500},
-                      .berth = {.address = address_of(host),
-                                .no_inbound = options_.no_inbound.contains(host)},
+                      .placement = {.at = {.listen = address_of(host),
+                                           .no_inbound = options_.no_inbound.contains(host)}},
                       .security = {.credentials = "", .plain_tcp = true},
                       .token = token_,
                       .output = folder(host) + "/out",
@@ -339,10 +339,10 @@ class Run {
   int return_as(int host, Waters& waters) {
     OceanProcesses processes(sea_, waters, workers_);
     OceanSockets sockets(sea_, waters);
-    const launch::SpareOptions seat = waiting(host, sockets);
+    const run::SpareOptions seat = waiting(host, sockets);
     const bool again = sea_.bug_ != Bug::kNobodyComesAgain;
-    const auto status = again ? launch::return_in_seat(seat, kPatience, processes, waters)
-                              : launch::run_worker(seat.start, processes);
+    const auto status = again ? run::return_in_seat(seat, kPatience, processes, waters)
+                              : run::run_worker(seat.start, processes);
     // Before the first step people do it, and where it found no launcher from the beginning.
     if (again) start_again_after(host, status, processes.started() == 1);
     return status ? WEXITSTATUS(*status) : 1;
@@ -350,9 +350,9 @@ class Run {
   int wait_as_spare(int host, Waters& waters) {
     OceanProcesses processes(sea_, waters, workers_, true);
     OceanSockets sockets(sea_, waters);
-    launch::SpareOptions spare = waiting(host, sockets);
+    run::SpareOptions spare = waiting(host, sockets);
     spare.datacenter = options_.spares[static_cast<size_t>(host - hosts())];
-    const auto status = launch::return_as_spare(spare, kPatience, processes, waters);
+    const auto status = run::return_as_spare(spare, kPatience, processes, waters);
     const bool leaves = sea_.bug_ == Bug::kSpareLeavesItsSeat && processes.started() > 0;
     if (!leaves) start_again_after(host, status, processes.started() == 0);
     return status ? WEXITSTATUS(*status) : 1;

@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "perform/launch/workers.h"
 #include "perform/link/splice.h"
+#include "perform/run/workers.h"
 #include "support/ocean_sea.h"
 
 namespace tombolo::ocean {
@@ -69,11 +69,10 @@ inline OceanSpliceDoor* find_splice(const Sea& sea, const std::string& host, uin
 }
 
 // As a launcher opens one.
-inline launch::OpenSplice open_splice_in(Sea& sea, Process& process) {
-  return [&sea, &process](transport::SpliceDoor::Options options) -> Result<launch::Splice> {
+inline run::OpenSplice open_splice_in(Sea& sea, Process& process) {
+  return [&sea, &process](transport::SpliceDoor::Options options) -> Result<run::Splice> {
     const uint16_t port = options.port;
-    return launch::Splice{std::make_shared<OceanSpliceDoor>(sea, process, std::move(options)),
-                          port};
+    return run::Splice{std::make_shared<OceanSpliceDoor>(sea, process, std::move(options)), port};
   };
 }
 

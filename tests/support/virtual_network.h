@@ -9,9 +9,9 @@
 #include <map>
 #include <mutex>
 
-#include "perform/runtime/messenger.h"
+#include "perform/kernels/messenger.h"
 
-namespace tombolo::runtime {
+namespace tombolo::kernels {
 
 class VirtualNetwork {
  public:
@@ -80,4 +80,4 @@ class VirtualMessenger : public Messenger {
   ManualClock& clock_;
 };
 
-}  // namespace tombolo::runtime
+}  // namespace tombolo::kernels

@@ -6,12 +6,12 @@
 #include <future>
 #include <vector>
 
-#include "perform/runtime/emulated_kernels.h"
-#include "perform/runtime/perform.h"
+#include "perform/kernels/emulated_kernels.h"
+#include "perform/stage/perform.h"
 #include "spec/schedule/schedule.h"
 #include "support/virtual_network.h"
 
-namespace tombolo::runtime {
+namespace tombolo::stage {
 
 // One rank's part of the Trace each; every byte is checked. The first failure where one fails.
 // `reported` hears of iterations, from the threads of all ranks.
@@ -19,11 +19,12 @@ inline Result<std::vector<trace::Trace>> perform_virtually(
     const plan::Plan& plan,
     const std::function<void(int32_t rank, const IterationReport&)>& reported = {}) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
-  VirtualNetwork network([&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
+  kernels::VirtualNetwork network(
+      [&](int32_t from, int32_t to) { return kernels::shape_between(plan, from, to); });
   const auto perform_rank = [&](int32_t rank) -> Result<trace::Trace> {
     ManualClock clock;
-    VirtualMessenger messenger(network, rank, clock);
-    EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
+    kernels::VirtualMessenger messenger(network, rank, clock);
+    kernels::EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
     const layout::Placement& own = plan.ranks[rank];
     PerformOptions options{.rank = rank};
     if (!schedule.release.empty()) options.release = schedule.release[own.replica];
@@ -59,4 +60,4 @@ inline Result<std::vector<trace::Trace>> perform_virtually(
   return parts;
 }
 
-}  // namespace tombolo::runtime
+}  // namespace tombolo::stage

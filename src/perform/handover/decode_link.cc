@@ -4,7 +4,7 @@
 #include <random>
 
 #include "perform/generate/kv_rows.h"
-#include "perform/launch/security.h"
+#include "perform/join/security.h"
 #include "spec/cluster/islands.h"
 
 namespace tombolo::handover {
@@ -27,7 +27,7 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
                   .ranks = kPrefillRank + kReadersMax,
                   .token = TRY(link::Token::parse(place.token)),
                   .incarnation = draw_incarnation()};
-  out.credentials = TRY(launch::credentials_of({place.credentials, place.plain_tcp}));
+  out.credentials = TRY(join::credentials_of({place.credentials, place.plain_tcp}));
   out.plain_tcp = place.plain_tcp;
   if (const auto islands = TRY(cluster::islands_of_environment())) out.network = islands->network;
   out.one_clock = false;

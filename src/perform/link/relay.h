@@ -12,7 +12,7 @@
 // it was predicted to be.
 //
 // A Relay is one rank's part, as a state machine: it says which shares it could use next, is given
-// one, and says where that goes. It knows neither links nor threads (runtime/cell_relay.h has
+// one, and says where that goes. It knows neither links nor threads (stage/cell_relay.h has
 // those; relay_test.cc sails it over an ocean). It keeps no share: what comes before its turn waits
 // in the link's Inbox. With c members and at most n transfers under way per owner and direction, a
 // rank's inboxes hold up to n messages' bytes for it to carry, as much as it would queue by itself

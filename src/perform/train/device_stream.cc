@@ -18,7 +18,7 @@ class CpuStream final : public DeviceStream {
     return tensor;
   }
 
-  runtime::Payload download(const at::Tensor& tensor) override {
+  kernels::Payload download(const at::Tensor& tensor) override {
     const at::Tensor flat = tensor.contiguous();
     const auto* begin = static_cast<const std::byte*>(flat.data_ptr());
     return {begin, begin + flat.nbytes()};

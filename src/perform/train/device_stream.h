@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
@@ -28,7 +28,7 @@ class DeviceStream {
                             at::ScalarType type) = 0;
 
   // The tensor's values, row-major, when all that was queued before is done.
-  virtual runtime::Payload download(const at::Tensor& tensor) = 0;
+  virtual kernels::Payload download(const at::Tensor& tensor) = 0;
 
   // Returns when all that was queued is done: before a clock is read, or other threads read memory.
   virtual void finish() = 0;

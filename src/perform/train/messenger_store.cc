@@ -3,14 +3,14 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/runtime/messenger.h"
+#include "perform/kernels/messenger.h"
 
 namespace tombolo::train {
 namespace {
 
-using runtime::Payload;
+using kernels::Payload;
 
-constexpr link::Tag kTag{.iteration = 0, .tensor = runtime::kReplicaTensor};
+constexpr link::Tag kTag{.iteration = 0, .tensor = kernels::kReplicaTensor};
 
 // A message is the key's length (4 bytes, as this host orders them), the key, the value. An empty
 // one says that nothing more comes.
@@ -42,7 +42,7 @@ std::optional<Entry> decode(const Payload& message) {
 
 }  // namespace
 
-MessengerStore::MessengerStore(const runtime::Replicas& replicas) : replicas_(replicas) {
+MessengerStore::MessengerStore(const kernels::Replicas& replicas) : replicas_(replicas) {
   for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
     const int32_t peer = replicas_.ranks[i];
     if (i != replicas_.own) listeners_.emplace_back([this, peer] { listen(peer); });

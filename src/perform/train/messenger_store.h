@@ -19,14 +19,14 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
 
 class MessengerStore : public c10d::Store {
  public:
-  explicit MessengerStore(const runtime::Replicas& replicas);
+  explicit MessengerStore(const kernels::Replicas& replicas);
   ~MessengerStore() override { close(); }
 
   // Says that nothing more comes, and waits until every other replica has said so or is lost.
@@ -55,11 +55,11 @@ class MessengerStore : public c10d::Store {
 
  private:
   void listen(int32_t peer);
-  void tell_all(const runtime::Payload& message);
+  void tell_all(const kernels::Payload& message);
   void fail_with(Error error);
   bool has(const std::vector<std::string>& keys) const;  // with the lock
 
-  const runtime::Replicas replicas_;
+  const kernels::Replicas replicas_;
   std::vector<std::thread> listeners_;
   bool closed_ = false;
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/runtime/messenger.h"
-#include "perform/runtime/ring_exchange.h"
+#include "perform/kernels/messenger.h"
+#include "perform/kernels/ring_exchange.h"
 #include "perform/train/messenger_store.h"
 #include "perform/transport/address.h"
 #include "spec/cluster/islands.h"
@@ -49,7 +49,7 @@ const char* reason(const std::exception& error) {
 
 class ReplicaGroup::Backend {
  public:
-  Backend(const c10::intrusive_ptr<c10d::Store>& store, const runtime::Replicas& replicas)
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, const kernels::Replicas& replicas)
       : group_(store, static_cast<int>(replicas.own), static_cast<int>(replicas.ranks.size()),
                group_options(replicas.address)) {}
 
@@ -73,12 +73,12 @@ class ReplicaGroup::Backend {
   ProcessGroup group_;
 };
 
-ReplicaGroup::ReplicaGroup(const runtime::Replicas& replicas, int32_t stage)
+ReplicaGroup::ReplicaGroup(const kernels::Replicas& replicas, int32_t stage)
     : replicas_(replicas), stage_(stage) {}
 
 ReplicaGroup::~ReplicaGroup() = default;
 
-Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const runtime::Replicas& replicas,
+Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const kernels::Replicas& replicas,
                                                          int32_t stage) {
   std::unique_ptr<ReplicaGroup> group(new ReplicaGroup(replicas, stage));
   const bool here =
@@ -91,9 +91,9 @@ Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const runtime::Replicas
 // All find the same answer, because all hear the same addresses.
 Result<bool> ReplicaGroup::share_a_host() {
   const std::string& own = replicas_.address;
-  const link::Tag tag{.iteration = 0, .tensor = runtime::kReplicaTensor + 1};
+  const link::Tag tag{.iteration = 0, .tensor = kernels::kReplicaTensor + 1};
   const auto* begin = reinterpret_cast<const std::byte*>(own.data());
-  const runtime::Payload here(begin, begin + own.size());
+  const kernels::Payload here(begin, begin + own.size());
   for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
     if (i != replicas_.own) TRY(replicas_.messenger->send(replicas_.ranks[i], tag, here));
   }
@@ -136,7 +136,7 @@ Status ReplicaGroup::sum(at::Tensor& values) {
 Status ReplicaGroup::sum_over_links(at::Tensor& values) {
   at::Tensor here = values.cpu();  // the very same tensor on a cpu
   const std::span<float> numbers(here.data_ptr<float>(), static_cast<size_t>(here.numel()));
-  TRY(runtime::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers));
+  TRY(kernels::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers));
   if (!here.is_same(values)) values.copy_(here);
   return {};
 }
@@ -158,7 +158,7 @@ Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
   const auto each = [&](bool own, const auto& act) -> Status {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if ((tensors[i].owner == replicas_.own) == own)
-        TRY(act(tensors[i], link::Tag{iteration, runtime::kReplicaTensor + i}));
+        TRY(act(tensors[i], link::Tag{iteration, kernels::kReplicaTensor + i}));
     }
     return {};
   };
@@ -186,8 +186,8 @@ Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
 }
 
 Status ReplicaGroup::meet() {
-  return runtime::barrier(replicas_, static_cast<uint64_t>(++meetings_),
-                          runtime::kReplicaTensor + 1);
+  return kernels::barrier(replicas_, static_cast<uint64_t>(++meetings_),
+                          kernels::kReplicaTensor + 1);
 }
 
 // Which of them, Gloo does not say; a connection ends at both ends.

@@ -3,7 +3,7 @@
 //
 // Which. Gloo's connections are plain TCP without any proof of who is there. So they are made only
 // between replicas of one address, of this machine or of an emulated island; else sums go over the
-// links, which have TLS and outlive their connections (runtime/ring_exchange.h).
+// links, which have TLS and outlive their connections (kernels/ring_exchange.h).
 //
 // Bits. All replicas hold the same bits after sum(), on every run. Gloo cuts a tensor into one
 // chunk per replica and adds each chunk along the ring: of n replicas, chunk c is
@@ -24,7 +24,7 @@
 #include <span>
 
 #include "base/result.h"
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
@@ -35,7 +35,7 @@ class ReplicaGroup {
 
   // All replicas of stage `stage` call it. Returns when every one of them is connected to all
   // others. kLostPeer, naming the replicas, where one is lost meanwhile.
-  static Result<std::unique_ptr<ReplicaGroup>> join(const runtime::Replicas& replicas,
+  static Result<std::unique_ptr<ReplicaGroup>> join(const kernels::Replicas& replicas,
                                                     int32_t stage);
   ~ReplicaGroup();
 
@@ -57,7 +57,7 @@ class ReplicaGroup {
 
  private:
   class Backend;
-  ReplicaGroup(const runtime::Replicas& replicas, int32_t stage);
+  ReplicaGroup(const kernels::Replicas& replicas, int32_t stage);
   Status meet();
   Result<bool> share_a_host();
   Status connect();
@@ -65,7 +65,7 @@ class ReplicaGroup {
   Status gather_over_links(std::span<const Owned> tensors);
   Error lost(const std::string& why) const;
 
-  const runtime::Replicas replicas_;
+  const kernels::Replicas replicas_;
   const int32_t stage_;
   int64_t meetings_ = 0;
   std::unique_ptr<Backend> backend_;

@@ -14,7 +14,7 @@
 namespace tombolo::train {
 namespace {
 
-using runtime::Replicas;
+using kernels::Replicas;
 using testing::HasSubstr;
 
 // Every replica in a thread of its own; `act` is told which one it is.
@@ -189,7 +189,7 @@ TEST(ReplicaGroup, FailsAtOnceWhenAReplicaDiesInASum) {
     auto group = ReplicaGroup::join(replica, 5);
     ASSERT_TRUE(group) << group.error().text();
     if (replica.own == 1) {
-      hub.put(1, 0, {.iteration = 1, .tensor = runtime::kReplicaTensor + 1}, {});
+      hub.put(1, 0, {.iteration = 1, .tensor = kernels::kReplicaTensor + 1}, {});
       return group->reset();
     }
     at::Tensor values = at::ones({100'000}, at::kFloat);
@@ -222,7 +222,7 @@ TEST(MessengerStore, RefusesAMessageWhoseLengthCannotBe) {
   MemoryHub hub;
   MemoryMessenger messenger(hub, 0);
   MessengerStore store({.ranks = {0, 1}, .own = 0, .messenger = &messenger});
-  const link::Tag tag{.iteration = 0, .tensor = runtime::kReplicaTensor};
+  const link::Tag tag{.iteration = 0, .tensor = kernels::kReplicaTensor};
   hub.put(1, 0, tag, link::Payload(6, std::byte{0xff}));  // a key of 4 GiB in six bytes
   EXPECT_ANY_THROW(store.get("0/1"));
   ASSERT_TRUE(store.error());

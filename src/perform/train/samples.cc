@@ -35,8 +35,8 @@ int64_t Samples::evaluation_windows() const {
   return std::visit([](const auto& source) { return source.evaluation_windows(); }, source_);
 }
 
-Result<std::vector<runtime::DataFacts::File>> Samples::files() const {
-  std::vector<runtime::DataFacts::File> out;
+Result<std::vector<kernels::DataFacts::File>> Samples::files() const {
+  std::vector<kernels::DataFacts::File> out;
   if (const auto* text = std::get_if<ByteData>(&source_)) {
     out.push_back({text->file(), text->content()});
     return out;

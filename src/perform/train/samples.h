@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "perform/data/token_data.h"
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/byte_data.h"
 #include "spec/plan/plan.h"
 
@@ -34,7 +34,7 @@ class Samples {
   int64_t reader() const { return reader_; }
   int64_t readers() const { return readers_; }
   // What is read, in order. Unusable where a file has become shorter.
-  Result<std::vector<runtime::DataFacts::File>> files() const;
+  Result<std::vector<kernels::DataFacts::File>> files() const;
 
  private:
   using Source = std::variant<ByteData, data::TokenData>;

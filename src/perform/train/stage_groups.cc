@@ -7,7 +7,7 @@
 #include <charconv>
 #include <utility>
 
-#include "perform/runtime/checkpoint.h"
+#include "perform/state/checkpoint.h"
 #include "spec/plan/gradient_groups.h"
 
 namespace tombolo::train {
@@ -40,7 +40,7 @@ int64_t rounded_up(int64_t value, int64_t to) { return (value + to - 1) / to * t
 std::vector<GroupLayout> group_layouts(const plan::Plan& plan, int32_t stage,
                                        const std::vector<Parameter>& parameters) {
   const int64_t unit =
-      runtime::holds_residuals(plan) || runtime::steps_locally(plan) ? update::kSparseBlock : 1;
+      kernels::holds_residuals(plan) || kernels::steps_locally(plan) ? update::kSparseBlock : 1;
   std::vector<GroupLayout> out;
   for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
     GroupLayout& layout = out.emplace_back();

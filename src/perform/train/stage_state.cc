@@ -8,8 +8,8 @@
 namespace tombolo::train {
 namespace {
 
+using kernels::NamedTensor;
 using plan::OptimizerName;
-using runtime::NamedTensor;
 
 // As checkpoints name it behind the parameter's name.
 using NamedMoments = std::vector<std::pair<const char*, at::Tensor>>;
@@ -35,7 +35,7 @@ const char* step_name(OptimizerName optimizer) {
                                              : ".adam.step";
 }
 
-Result<NamedTensor> find(const runtime::TensorSource& tensors, const std::string& name,
+Result<NamedTensor> find(const kernels::TensorSource& tensors, const std::string& name,
                          const std::string& dtype, const std::vector<int64_t>& shape) {
   NamedTensor tensor = TRY(tensors(name));
   int64_t size = dtype == "I64" ? 8 : 4;
@@ -197,7 +197,7 @@ std::vector<StageState::Shared> StageState::shared() const {
   return out;
 }
 
-void StageState::add_views(std::vector<runtime::TensorView>& out) const {
+void StageState::add_views(std::vector<kernels::TensorView>& out) const {
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
     if (parameter.copy || parameter.elsewhere) continue;
@@ -236,7 +236,7 @@ void StageState::add_to(RunningDigest& digest) const {
   digest.add({reinterpret_cast<const char*>(&updates_), sizeof updates_});
 }
 
-Status StageState::load(const runtime::TensorSource& tensors, std::optional<int64_t>& step) {
+Status StageState::load(const kernels::TensorSource& tensors, std::optional<int64_t>& step) {
   const auto take = [&](const at::Tensor& to, const std::string& name) -> Status {
     const NamedTensor from = TRY(find(tensors, name, "F32", to.sizes().vec()));
     std::memcpy(to.data_ptr(), from.bytes.data(), from.bytes.size());

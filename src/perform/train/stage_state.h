@@ -19,7 +19,7 @@
 
 #include "base/hash.h"
 #include "base/result.h"
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/stage_module.h"
 #include "perform/train/torch_compat.h"
 #include "perform/update/adamw.h"
@@ -82,11 +82,11 @@ class StageState {
   std::vector<Shared> shared() const;
 
   // Where they lie: update() and load() write into the very same tensors.
-  void add_views(std::vector<runtime::TensorView>& out) const;
+  void add_views(std::vector<kernels::TensorView>& out) const;
   // Equal on all replicas: with sharded state, of what all of them have.
   void add_to(RunningDigest& digest) const;
   // `step`: of the optimizer, where other stages have loaded one; all must agree.
-  Status load(const runtime::TensorSource& tensors, std::optional<int64_t>& step);
+  Status load(const kernels::TensorSource& tensors, std::optional<int64_t>& step);
   void set_updates(int64_t updates) { updates_ = updates; }
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "perform/runtime/checkpoint.h"
+#include "perform/state/checkpoint.h"
 #include "perform/train/guarded.h"
 #include "perform/update/learning_rate.h"
 #include "spec/schedule/local_steps.h"
@@ -14,8 +14,8 @@ namespace tombolo::train {
 TorchGroups::TorchGroups(const plan::Plan& plan, int32_t replica,
                          std::map<int32_t, StageState*> states, Settle settle)
     : plan_(plan), states_(std::move(states)), settle_(std::move(settle)), replica_(replica) {
-  const bool local = runtime::steps_locally(plan);
-  if (!local && !runtime::holds_residuals(plan)) return;
+  const bool local = kernels::steps_locally(plan);
+  if (!local && !kernels::holds_residuals(plan)) return;
   if (local) inner_factor_ = schedule::inner_factor(plan, replica);
   for (const auto& [stage, state] : states_) {
     const int32_t rank = plan.rank_of(stage, replica);
@@ -45,7 +45,7 @@ void TorchGroups::begin_anew() {
     if (!kept.anchor.empty()) kept.anchor = parameters(place.first, place.second);
 }
 
-void TorchGroups::watch(runtime::GroupWatcher& watcher) {
+void TorchGroups::watch(kernels::GroupWatcher& watcher) {
   watcher_ = &watcher;
   for (const auto& [stage, state] : states_) {
     groups_[stage] = std::make_unique<StageGroups>(
@@ -161,7 +161,7 @@ void TorchGroups::for_each_part(AllKept& all, bool shared, const Call& call) con
   }
 }
 
-void TorchGroups::add_views(std::vector<runtime::TensorView>& out) const {
+void TorchGroups::add_views(std::vector<kernels::TensorView>& out) const {
   for_each_part(kept_, replica_ == 0,
                 [&](const std::string& name, const std::vector<int64_t>& shape,
                     std::span<const float> numbers) {
@@ -176,10 +176,10 @@ void TorchGroups::add_to(RunningDigest& digest) const {
   }
 }
 
-Status TorchGroups::load(const runtime::TensorSource& tensors) {
+Status TorchGroups::load(const kernels::TensorSource& tensors) {
   const auto take = [&](const std::string& name, const std::vector<int64_t>& shape,
                         std::span<float> numbers) -> Status {
-    const runtime::NamedTensor tensor = TRY(tensors(name));
+    const kernels::NamedTensor tensor = TRY(tensors(name));
     if (tensor.dtype != "F32" || tensor.shape != shape ||
         tensor.bytes.size() != numbers.size_bytes()) {
       return unusable(fmt::format("the checkpoint's {} is {} [{}]", name, tensor.dtype,

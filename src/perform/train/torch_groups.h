@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 
-#include "perform/runtime/parameter_groups.h"
+#include "perform/kernels/parameter_groups.h"
 #include "perform/train/stage_groups.h"
 
 namespace tombolo::train {
 
-class TorchGroups final : public runtime::ParameterGroups {
+class TorchGroups final : public kernels::ParameterGroups {
  public:
   // By number in the Plan; states outlive it and stay where they are. `settle`: called before the
   // last backward pass of a stage, whose iteration does not count where it fails.
@@ -28,8 +28,8 @@ class TorchGroups final : public runtime::ParameterGroups {
   Status end_backward(int32_t stage);
   Status compute(int32_t stage, WeightGradients& gradients);
 
-  // --- runtime::ParameterGroups
-  void watch(runtime::GroupWatcher& watcher) override;
+  // --- kernels::ParameterGroups
+  void watch(kernels::GroupWatcher& watcher) override;
   Status last_backward(int32_t stage) override;
   std::span<float> gradient(int32_t stage, int32_t group) override {
     return groups_.at(stage)->gradient(group);
@@ -46,8 +46,8 @@ class TorchGroups final : public runtime::ParameterGroups {
   // --- what is kept beside parameters, of each parameter: NAME.residual.DATACENTER where this rank leads
   // groups; with local steps NAME.outer.anchor, NAME.outer.momentum and NAME.outer.arrived, which
   // the first replica writes and all read
-  void add_views(std::vector<runtime::TensorView>& out) const;
-  Status load(const runtime::TensorSource& tensors);
+  void add_views(std::vector<kernels::TensorView>& out) const;
+  Status load(const kernels::TensorSource& tensors);
   // Parameters are what they are now: anchors are the same.
   void begin_anew();
   // What replicas have in common where they have parameters of their own.
@@ -71,7 +71,7 @@ class TorchGroups final : public runtime::ParameterGroups {
   const int32_t replica_;
   double inner_factor_ = 1;                           // of gradients in inner steps
   std::map<std::pair<int32_t, int32_t>, Kept> kept_;  // by stage and group
-  runtime::GroupWatcher* watcher_ = nullptr;
+  kernels::GroupWatcher* watcher_ = nullptr;
   std::map<int32_t, std::unique_ptr<StageGroups>> groups_;  // while somebody watches
 };
 

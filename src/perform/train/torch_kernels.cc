@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "perform/runtime/checkpoint.h"
-#include "perform/runtime/messenger.h"
-#include "perform/runtime/perform.h"
+#include "perform/kernels/messenger.h"
+#include "perform/stage/perform.h"
+#include "perform/state/checkpoint.h"
 #include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
@@ -29,7 +29,7 @@
 namespace tombolo::train {
 namespace {
 
-using runtime::Payload;
+using kernels::Payload;
 
 // What a microbatch keeps on a stage from its forward to its backward pass; from I to W the weight
 // gradients alone. They are declared first, for they outlive the graph.
@@ -50,7 +50,7 @@ struct Held {
   std::map<int64_t, InFlight> in_flight = {};  // by microbatch
 };
 
-class TorchKernels : public runtime::Kernels {
+class TorchKernels : public kernels::Kernels {
  public:
   TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages,
                std::optional<Samples> samples, int64_t threads)
@@ -66,10 +66,10 @@ class TorchKernels : public runtime::Kernels {
   }
 
   int64_t threads() const override { return threads_; }
-  runtime::ParameterGroups* parameters() override { return &groups_; }
-  Status join_replicas(const runtime::Replicas& replicas) override;
+  kernels::ParameterGroups* parameters() override { return &groups_; }
+  Status join_replicas(const kernels::Replicas& replicas) override;
   Status begin_anew() override;
-  Result<runtime::DataFacts> data_facts() const override;
+  Result<kernels::DataFacts> data_facts() const override;
   void expect_evaluation_batches(int64_t batches) override { evaluation_batches_ = batches; }
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
@@ -92,8 +92,8 @@ class TorchKernels : public runtime::Kernels {
   std::optional<double> evaluation_loss() const override;
 
   Result<std::string> weights_digest() const override;
-  Result<std::vector<runtime::TensorView>> state() const override;
-  Status load(const runtime::TensorSource& tensors) override;
+  Result<std::vector<kernels::TensorView>> state() const override;
+  Status load(const kernels::TensorSource& tensors) override;
 
  private:
   // Tokens 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each sample of a
@@ -101,7 +101,7 @@ class TorchKernels : public runtime::Kernels {
   template <class Read>
   Result<at::Tensor> tokens(Read read, int64_t offset) const;
   Result<at::Tensor> training_tokens(int64_t microbatch, int64_t offset) const;
-  runtime::Share evaluation_share() const;  // in batches
+  kernels::Share evaluation_share() const;  // in batches
   Result<at::Tensor> evaluation_tokens(int64_t batch, int64_t offset) const;
   Held& held(int32_t stage);
   std::map<int32_t, StageState*> states_by_number();
@@ -174,8 +174,8 @@ Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t off
       offset);
 }
 
-runtime::Share TorchKernels::evaluation_share() const {
-  return runtime::share_of(samples_->evaluation_windows() / plan_.training.micro_batch,
+kernels::Share TorchKernels::evaluation_share() const {
+  return kernels::share_of(samples_->evaluation_windows() / plan_.training.micro_batch,
                            samples_->reader(), samples_->readers());
 }
 
@@ -186,9 +186,9 @@ Result<at::Tensor> TorchKernels::evaluation_tokens(int64_t batch, int64_t offset
       offset);
 }
 
-Result<runtime::DataFacts> TorchKernels::data_facts() const {
-  if (!samples_) return runtime::DataFacts{};
-  return runtime::DataFacts{TRY(samples_->files()), evaluation_batches_};
+Result<kernels::DataFacts> TorchKernels::data_facts() const {
+  if (!samples_) return kernels::DataFacts{};
+  return kernels::DataFacts{TRY(samples_->files()), evaluation_batches_};
 }
 
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
@@ -206,7 +206,7 @@ Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage
 
 // --- replicas ------------------------------------------------------------------------------------
 
-Status TorchKernels::join_replicas(const runtime::Replicas& replicas) {
+Status TorchKernels::join_replicas(const kernels::Replicas& replicas) {
   return guarded("joining the replicas", [&]() -> Status {
     group_ = TRY(ReplicaGroup::join(replicas, stages_.front().index));
     return {};
@@ -545,15 +545,15 @@ std::optional<double> TorchKernels::evaluation_loss() const {
 
 // --- checkpoints and digests ---------------------------------------------------------------------
 
-Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
-  using Views = std::vector<runtime::TensorView>;
+Result<std::vector<kernels::TensorView>> TorchKernels::state() const {
+  using Views = std::vector<kernels::TensorView>;
   return guarded("listing the weights", [&]() -> Result<Views> {
     Views tensors;
     const int32_t rank = plan_.rank_of(stages_.front().index, replica_);
-    if (runtime::writes_parameters(plan_, rank)) {
+    if (kernels::writes_parameters(plan_, rank)) {
       for (const Held& held : stages_) held.state.add_views(tensors);
     }
-    for (runtime::TensorView& each : tensors) each.name += runtime::parameter_suffix(plan_, rank);
+    for (kernels::TensorView& each : tensors) each.name += kernels::parameter_suffix(plan_, rank);
     groups_.add_views(tensors);
     return tensors;
   });
@@ -562,7 +562,7 @@ Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
 Result<std::string> TorchKernels::weights_digest() const {
   return guarded("hashing the weights", [&]() -> Result<std::string> {
     RunningDigest digest;
-    if (runtime::steps_locally(plan_)) {
+    if (kernels::steps_locally(plan_)) {
       groups_.add_to(digest);
     } else {
       for (const Held& held : stages_) held.state.add_to(digest);
@@ -571,11 +571,11 @@ Result<std::string> TorchKernels::weights_digest() const {
   });
 }
 
-Status TorchKernels::load(const runtime::TensorSource& tensors) {
+Status TorchKernels::load(const kernels::TensorSource& tensors) {
   return guarded("loading a checkpoint", [&]() -> Status {
     std::optional<int64_t> step;
     const int32_t rank = plan_.rank_of(stages_.front().index, replica_);
-    const auto own = runtime::with_suffix(tensors, runtime::parameter_suffix(plan_, rank));
+    const auto own = state::with_suffix(tensors, kernels::parameter_suffix(plan_, rank));
     for (Held& held : stages_) TRY(held.state.load(own, step));
     for (Held& held : stages_) held.state.set_updates(step.value_or(0));
     return groups_.load(tensors);
@@ -594,9 +594,9 @@ Bytes memory_of(const plan::Plan& plan, const std::vector<int32_t>& stages) {
 
 }  // namespace
 
-Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank,
+Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank,
                                                              const CpuFeatures& cpu) {
-  using Made = Result<std::unique_ptr<runtime::Kernels>>;
+  using Made = Result<std::unique_ptr<kernels::Kernels>>;
   return guarded("preparing a stage", [&]() -> Made {
     TRY(check_plan(plan, rank, cpu));
     TRY(check_blas());
@@ -618,7 +618,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
       StageModule module = TRY(StageModule::create(plan.model, slice, seed));
       if (plan.training.precision == plan::Precision::kBf16) module.compute_in_bf16();
       std::vector<int32_t> owners;
-      if (runtime::shards_optimizer(plan)) {
+      if (kernels::shards_optimizer(plan)) {
         std::vector<int64_t> sizes;
         for (const Parameter& each : module.parameters()) sizes.push_back(each.value.numel());
         owners = balanced_owners(sizes, loads);
@@ -629,7 +629,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
                         .drops = shape.recomputes(stage),
                         .state = StageState(std::move(module), plan.optimizer, std::move(owners),
                                             place.replica)});
-      if (plan.exchange && plan.exchange->is_sparse() && runtime::holds_residuals(plan))
+      if (plan.exchange && plan.exchange->is_sparse() && kernels::holds_residuals(plan))
         stages.back().state.expect_sparse();
     }
     return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),

@@ -30,7 +30,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "perform/train/cpu_features.h"
 #include "spec/plan/plan.h"
 
@@ -40,7 +40,7 @@ namespace tombolo::train {
 // for what cannot be computed here (check_plan.h), the slow netlib BLAS, an unreadable text. From
 // then on the process computes with [run] threads, 1 where the job says nothing. `cpu`: a processor
 // without products of bf16 gives the same results where it is said to have them, slowly.
-Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(
+Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(
     const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu = cpu_features());
 
 // "2.6.0".

@@ -112,7 +112,7 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
 }
 
 void Driver::end_of_stream(const ConnectionPtr& c, const std::string& reason) {
-  // Who said nothing at all may have looked whether this door can be reached (reach.h).
+  // Who said nothing at all may have looked whether this door can be reached (dialling.h).
   const bool looked = c->dialed < 0 && c->meets < 0 && !c->spoke;
   if (c->rank < 0 && !c->deaf && !looked)
     refuse(c, {ErrorCode::kLostPeer, "it hung up during the handshake"});  // killed, perhaps

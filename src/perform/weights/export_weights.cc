@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "perform/runtime/state_reader.h"
+#include "perform/state/state_reader.h"
 #include "perform/weights/weight_folder.h"
 
 namespace tombolo::weights {
@@ -17,14 +17,14 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kManifestMax = int64_t{1} << 30;
 
-Result<runtime::FoundCheckpoint> find_checkpoint(const std::string& folder) {
-  const std::string manifest = folder + "/" + runtime::kManifestName;
+Result<state::FoundCheckpoint> find_checkpoint(const std::string& folder) {
+  const std::string manifest = folder + "/" + state::kManifestName;
   std::error_code ignored;
   if (fs::exists(manifest, ignored)) {
     const std::string text = TRY(read_file(manifest, kManifestMax));
-    return runtime::FoundCheckpoint{folder, TRY(runtime::parse_manifest(text, manifest))};
+    return state::FoundCheckpoint{folder, TRY(state::parse_manifest(text, manifest))};
   }
-  auto newest = TRY(runtime::latest_checkpoint(folder));
+  auto newest = TRY(state::latest_checkpoint(folder));
   if (newest) return std::move(*newest);
   return unusable(fmt::format("{}: there is no checkpoint", folder),
                   "the [checkpoint] directory of the job, or a step's folder in it");
@@ -66,7 +66,7 @@ std::string file_name(size_t file, size_t files) {
 // A tensor of theirs from the checkpoint's.
 class Assembler {
  public:
-  Assembler(const runtime::FoundCheckpoint& found, NumberType type) : reader_(found), type_(type) {}
+  Assembler(const state::FoundCheckpoint& found, NumberType type) : reader_(found), type_(type) {}
 
   // What it returns is overwritten by the next call.
   Result<std::span<const std::byte>> assemble(const TheirTensor& tensor) {
@@ -83,7 +83,7 @@ class Assembler {
 
  private:
   Status add(const TheirTensor& tensor, const Tensor& ours, size_t before) {
-    const runtime::NamedTensor read = TRY(reader_.read(ours.name));
+    const kernels::NamedTensor read = TRY(reader_.read(ours.name));
     const auto each = static_cast<size_t>(numbers_in(ours.shape));
     const auto outputs = static_cast<size_t>(ours.shape[0]);
     if (read.dtype != "F32" || read.shape != ours.shape || read.bytes.size() != 4 * each) {
@@ -106,7 +106,7 @@ class Assembler {
     return {};
   }
 
-  runtime::StateReader reader_;
+  state::StateReader reader_;
   NumberType type_;
   std::vector<float> numbers_;
   std::vector<std::byte> bytes_;
@@ -148,7 +148,7 @@ Status write_files(const ExportOptions& options, const std::vector<std::vector<T
   Value::Table places;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name = file_name(i, files.size()), path = options.out + "/" + name;
-    std::vector<runtime::TensorShape> shapes;
+    std::vector<state::TensorShape> shapes;
     for (const TheirTensor& tensor : files[i]) {
       shapes.push_back({tensor.name, std::string(to_name(options.type)), tensor.shape});
       places.emplace_back(tensor.name, name);
@@ -159,7 +159,7 @@ Status write_files(const ExportOptions& options, const std::vector<std::vector<T
     }
     // transformers refuses files that do not say so.
     auto writer =
-        TRY(runtime::SafetensorsWriter::create(path, std::move(shapes), {{"format", "pt"}}));
+        TRY(state::SafetensorsWriter::create(path, std::move(shapes), {{"format", "pt"}}));
     for (const TheirTensor& tensor : files[i]) TRY(writer.add(TRY(assembler.assemble(tensor))));
     TRY(writer.finish());
     summary.files.push_back(path);
@@ -176,7 +176,7 @@ Status write_files(const ExportOptions& options, const std::vector<std::vector<T
 }  // namespace
 
 Result<ExportSummary> export_weights(const ExportOptions& options) {
-  const runtime::FoundCheckpoint found = TRY(find_checkpoint(options.checkpoint));
+  const state::FoundCheckpoint found = TRY(find_checkpoint(options.checkpoint));
   const model::Model& model = found.manifest.model;
   std::optional<Config> like;
   if (!options.like.empty()) {

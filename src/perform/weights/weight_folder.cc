@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "perform/runtime/checkpoint.h"
+#include "perform/state/checkpoint.h"
 
 namespace tombolo::weights {
 namespace {
@@ -53,7 +53,7 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_index(std::string
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& [tensor, file] : *table) {
     const std::string* plain = file.get<std::string>();
-    if (!plain || !runtime::is_plain_file(*plain)) {
+    if (!plain || !state::is_plain_file(*plain)) {
       return unusable(fmt::format("{}: weight_map.{}: wanted the name of a file in the same folder",
                                   name, tensor));
     }
@@ -89,10 +89,10 @@ Result<WeightFolder> WeightFolder::open(const std::string& folder) {
 Status WeightFolder::add_file(const std::string& path) {
   data::MappedFile file = TRY(data::MappedFile::open(path));
   const std::span<const std::byte> bytes = file.bytes();
-  runtime::TensorPlaces places =
-      TRY(runtime::find_tensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+  state::TensorPlaces places =
+      TRY(state::find_tensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
   files_.push_back(std::move(file));
-  for (runtime::TensorPlace& place : places.tensors) {
+  for (state::TensorPlace& place : places.tensors) {
     const std::string name = place.name;
     const auto [at, added] = tensors_.try_emplace(name, Found{files_.size() - 1, std::move(place)});
     if (!added) {

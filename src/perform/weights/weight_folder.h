@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "perform/data/mapped_file.h"
-#include "perform/runtime/safetensors.h"
+#include "perform/state/safetensors.h"
 #include "perform/weights/config_text.h"
 
 namespace tombolo::weights {
@@ -50,7 +50,7 @@ class WeightFolder {
  private:
   struct Found {
     size_t file = 0;  // of files_
-    runtime::TensorPlace place;
+    state::TensorPlace place;
   };
 
   Status add_file(const std::string& path);

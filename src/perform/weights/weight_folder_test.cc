@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "perform/runtime/checkpoint.h"
+#include "perform/state/checkpoint.h"
 #include "perform/weights/export_weights.h"
 
 namespace tombolo::weights {
@@ -47,14 +47,14 @@ model::Model gpt2_model() {
 }
 
 // Every number another one.
-std::vector<runtime::NamedTensor> state_of(const model::Model& m) {
-  std::vector<runtime::NamedTensor> out;
+std::vector<kernels::NamedTensor> state_of(const model::Model& m) {
+  std::vector<kernels::NamedTensor> out;
   float next = 0.5F;
   for (const Tensor& tensor : tensors_of(m)) {
     std::vector<float> numbers(static_cast<size_t>(std::accumulate(
         tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>())));
     for (float& number : numbers) number = next++;
-    runtime::Payload bytes(4 * numbers.size());
+    kernels::Payload bytes(4 * numbers.size());
     from_floats(NumberType::kF32, numbers, bytes);
     out.push_back({tensor.name, "F32", tensor.shape, std::move(bytes)});
   }
@@ -62,14 +62,14 @@ std::vector<runtime::NamedTensor> state_of(const model::Model& m) {
 }
 
 std::string write_checkpoint(const std::string& folder, const model::Model& m,
-                             const std::vector<runtime::NamedTensor>& state) {
+                             const std::vector<kernels::NamedTensor>& state) {
   CHECK(make_directories(folder).has_value(), "cannot create {}", folder);
-  runtime::Manifest manifest{.step = 7, .seed = 1, .plan_digest = "", .precision = "fp32"};
+  state::Manifest manifest{.step = 7, .seed = 1, .plan_digest = "", .precision = "fp32"};
   manifest.model = m;
-  auto shard = runtime::write_shard(folder, 7, 0, 0, state);
+  auto shard = state::write_shard(folder, 7, 0, 0, state);
   CHECK(shard.has_value(), "{}", shard.error().text());
   manifest.shards = {*shard};
-  const Status committed = runtime::commit_checkpoint(folder, manifest);
+  const Status committed = state::commit_checkpoint(folder, manifest);
   CHECK(committed.has_value(), "{}", committed.error().text());
   return folder;
 }
@@ -90,7 +90,7 @@ TEST_F(Folders, GiveBackWhatWasExported) {
   ASSERT_TRUE(folder) << folder.error().text();
   const Status fits = folder->check(m);
   ASSERT_TRUE(fits) << fits.error().text();
-  for (const runtime::NamedTensor& tensor : state) {
+  for (const kernels::NamedTensor& tensor : state) {
     std::vector<float> numbers(tensor.bytes.size() / 4), expected(numbers.size());
     ASSERT_TRUE(folder->read(tensor.name, tensor.shape, numbers)) << tensor.name;
     to_floats(NumberType::kF32, tensor.bytes, expected);
@@ -105,10 +105,10 @@ TEST_F(Folders, Gpt2LiesInputsFirst) {
   const std::string checkpoints = write_checkpoint(folder_ + "/checkpoints", m, state);
   const auto done = export_weights({.checkpoint = checkpoints, .out = folder_ + "/out"});
   ASSERT_TRUE(done) << done.error().text();
-  const auto file = runtime::read_safetensors(done->files[0]);
+  const auto file = state::read_safetensors(done->files[0]);
   ASSERT_TRUE(file) << file.error().text();
   const auto numbers_of = [](const auto& tensors, const std::string& name) {
-    for (const runtime::NamedTensor& tensor : tensors) {
+    for (const kernels::NamedTensor& tensor : tensors) {
       if (tensor.name != name) continue;
       std::vector<float> out(tensor.bytes.size() / 4);
       to_floats(NumberType::kF32, tensor.bytes, out);

@@ -19,17 +19,17 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "perform/launch/control.h"
-#include "perform/launch/launcher.h"
-#include "perform/launch/profile.h"
-#include "perform/launch/stop_signals.h"
-#include "perform/launch/workers.h"
-#include "perform/runtime/checkpoint.h"
-#include "perform/runtime/state_reader.h"
+#include "perform/join/control_message.h"
+#include "perform/run/launcher.h"
+#include "perform/run/profile.h"
+#include "perform/run/stop_signals.h"
+#include "perform/run/workers.h"
+#include "perform/state/checkpoint.h"
+#include "perform/state/state_reader.h"
 #include "spec/trace/trace_file.h"
 #include "support/test_plan.h"
 
-namespace tombolo::launch {
+namespace tombolo::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,14 +59,14 @@ class Launching : public ::testing::Test {
                            .checkpoints = folder_ + "/checkpoints",
                            .every = every});
   }
-  runtime::FoundCheckpoint latest() {
-    const auto found = runtime::latest_checkpoint(folder_ + "/checkpoints");
+  state::FoundCheckpoint latest() {
+    const auto found = state::latest_checkpoint(folder_ + "/checkpoints");
     CHECK(found && *found, "no checkpoint");
     return **found;
   }
 
   SystemClock clock_;
-  LaunchOptions options_;
+  run::LaunchOptions options_;
   std::string folder_;
   std::map<int32_t, pid_t> pids_;
   std::mutex mutex_;
@@ -133,8 +133,8 @@ TEST_F(Launching, FourEmulatedRanksPerformThePlan) {
                                           .backward = "8 ms",
                                           .transfer = "2 ms"});
   int64_t last_step = 0;
-  options_.on_progress = [&](const Progress& progress) { last_step = progress.step; };
-  const auto summary = launch(plan, options_, clock_);
+  options_.on_progress = [&](const observe::Progress& progress) { last_step = progress.step; };
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->steps, 6);
   EXPECT_EQ(last_step, 6);
@@ -156,29 +156,29 @@ TEST_F(Launching, FourEmulatedRanksPerformThePlan) {
 
 TEST_F(Launching, AKilledWorkerIsNamedAndTheCheckpointIntact) {
   const plan::Plan plan = plan_with_checkpoints(4, 1'000'000, 2);
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step == 5) kill(pids_.at(1), SIGKILL);
   };
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().code, ErrorCode::kLostPeer);
   EXPECT_EQ(summary.error().exit_code(), 1);
   EXPECT_THAT(summary.error().text(), HasSubstr("rank 1 (paris) was lost: killed by signal 9"));
   EXPECT_THAT(summary.error().text(), HasSubstr("--resume"));
-  const runtime::FoundCheckpoint found = latest();
+  const state::FoundCheckpoint found = latest();
   EXPECT_GE(found.manifest.step, 4);
-  EXPECT_TRUE(runtime::verify_checkpoint(found));
+  EXPECT_TRUE(state::verify_checkpoint(found));
   for (const auto& entry : fs::directory_iterator(folder_ + "/checkpoints")) {
     EXPECT_TRUE(fs::exists(entry.path() / "manifest.json")) << entry.path() << " is half-written";
   }
 }
 
 // The emulated state counts updates.
-int64_t updates_in(const runtime::FoundCheckpoint& found) {
-  const auto tensors = runtime::StateReader(found).read_all();
+int64_t updates_in(const state::FoundCheckpoint& found) {
+  const auto tensors = state::StateReader(found).read_all();
   CHECK(tensors, "{}", tensors.error().text());
   std::set<int64_t> counts;
-  for (const runtime::NamedTensor& tensor : *tensors) {
+  for (const kernels::NamedTensor& tensor : *tensors) {
     int64_t updates = 0;
     std::memcpy(&updates, tensor.bytes.data(), 8);
     counts.insert(updates);
@@ -194,14 +194,14 @@ TEST_F(Launching, ARunThatLosesWorkersGoesOnFromItsCheckpoints) {
   Random random(11);
   int killed = 0;
   options_.restarts = kills;
-  options_.on_progress = [&](const Progress&) {
+  options_.on_progress = [&](const observe::Progress&) {
     if (killed == kills || random.below(8) > 0) return;
     ++killed;
     kill(pids_.at(static_cast<int32_t>(random.below(4))), SIGKILL);
   };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->steps, steps);
   EXPECT_GE(summary->restarts, 1);
@@ -229,7 +229,7 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
   SimTime when;
   SimDuration longest;
   options_.restarts = 3;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step <= last) {
       EXPECT_GE(progress.step, at_kill) << "more than one iteration was done again";
     }
@@ -247,7 +247,7 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
     notes += note + "\n";
     heard += note.find("killed by signal 9") != std::string::npos;
   };
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_GE(summary->restarts, 1);
   EXPECT_THAT(notes, HasSubstr("killed by signal 9 (Killed); starting again after step "));
@@ -262,16 +262,16 @@ TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
   // So many that the last of them are not over when this process hears of the fifth.
   const plan::Plan plan = plan_with_checkpoints(2, 100, 10);
   options_.restarts = 1;
-  options_.terms = *lease_terms(Seconds{3}, Seconds{15});
+  options_.terms = *run::lease_terms(Seconds{3}, Seconds{15});
   pid_t stopped = 0;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step != 5 || stopped != 0) return;
     stopped = pids_.at(1);
     kill(stopped, SIGSTOP);
   };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->restarts, 1);
   EXPECT_THAT(notes, HasSubstr("rank 1 (paris) was lost: it was silent, and its lease is over"));
@@ -284,7 +284,7 @@ TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
 TEST_F(Launching, AShortSilenceCostsNoEpoch) {
   options_.restarts = 3;
   std::thread wakes;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step != 2 || wakes.joinable()) return;
     kill(pids_.at(1), SIGSTOP);
     wakes = std::thread([pid = pids_.at(1)] {
@@ -292,7 +292,7 @@ TEST_F(Launching, AShortSilenceCostsNoEpoch) {
       kill(pid, SIGCONT);
     });
   };
-  const auto summary = launch(plan_with_checkpoints(2, 10, 100), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 10, 100), options_, clock_);
   if (wakes.joinable()) wakes.join();
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->restarts, 0);
@@ -304,12 +304,12 @@ TEST_F(Launching, ASurvivorInALongKernelKeepsItsState) {
       make_test_plan({.stages = 1, .microbatches = 1, .replicas = 2, .steps = 2, .forward = "6 s"});
   options_.restarts = 3;
   bool killed = false;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step == 1 && !std::exchange(killed, true)) kill(pids_.at(1), SIGKILL);
   };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->restarts, 1);
   EXPECT_THAT(notes, HasSubstr("killed by signal 9 (Killed); starting again after step 1"));
@@ -319,7 +319,7 @@ TEST_F(Launching, ASurvivorInALongKernelKeepsItsState) {
 // where somebody chose it, and the seat. Rank 0 finds out when they link.
 TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
   const link::Token token = *link::Token::parse("00112233445566778899aabbccddeeff");
-  options_.rendezvous = Rendezvous{.at = {"127.0.0.1", free_port()}, .token = token};
+  options_.rendezvous = run::Rendezvous{.at = {"127.0.0.1", free_port()}, .token = token};
   std::atomic<uint64_t> epoch = 0;
   std::thread zombie([&] {
     const SimTime deadline = clock_.now() + SimDuration{60'000'000'000};
@@ -327,28 +327,28 @@ TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
     const auto control = transport::Endpoint::create({.identity = left_over}, clock_);
     const auto data = transport::Endpoint::create({.identity = left_over}, clock_);
     ASSERT_TRUE(control && data);
-    const auto say = [&](const ControlMessage& message) {
-      return (*control)->send(2, kControlTag, encode(message));
+    const auto say = [&](const join::ControlMessage& message) {
+      return (*control)->send(2, join::kControlTag, join::encode(message));
     };
     ASSERT_TRUE((*control)->connect(2, "127.0.0.1", options_.rendezvous->at.port, {}, deadline));
-    ASSERT_TRUE(say(BeatReport{{.sent = clock_.now()}}));
-    const auto answer = (*control)->receive(2, kControlTag, deadline);
+    ASSERT_TRUE(say(join::BeatReport{{.sent = clock_.now()}}));
+    const auto answer = (*control)->receive(2, join::kControlTag, deadline);
     ASSERT_TRUE(answer) << answer.error().text();
-    epoch = std::get<LeaseGrant>(*decode(answer->payload)).grant.epoch;
+    epoch = std::get<join::LeaseGrant>(*join::decode(answer->payload)).grant.epoch;
     constexpr int64_t kNobody = 0x3fffffff;
-    ASSERT_TRUE(say(Hello{kNobody, fmt::format("127.0.0.1:{}", (*data)->port())}));
+    ASSERT_TRUE(say(join::Hello{kNobody, fmt::format("127.0.0.1:{}", (*data)->port())}));
     bool over = false;
     while (!over) {
-      const auto heard = (*control)->receive(2, kControlTag, deadline);
+      const auto heard = (*control)->receive(2, join::kControlTag, deadline);
       if (!heard) break;
-      const ControlMessage message = *decode(heard->payload);
-      if (std::holds_alternative<Survey>(message)) {
-        ASSERT_TRUE(say(Inventory{}));
+      const join::ControlMessage message = *join::decode(heard->payload);
+      if (std::holds_alternative<state::Survey>(message)) {
+        ASSERT_TRUE(say(state::Inventory{}));
       }
-      over = std::holds_alternative<Stop>(message);
+      over = std::holds_alternative<join::Stop>(message);
     }
   });
-  const auto summary = launch(make_test_plan({.stages = 2}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({.stages = 2}), options_, clock_);
   zombie.join();
   ASSERT_FALSE(summary);
   EXPECT_EQ(epoch, 1u);
@@ -360,7 +360,7 @@ TEST_F(Launching, RanksThatCannotReachEachOtherMeetAtTheLauncher) {
   options_.advertise = "127.0.0.1:1";
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(make_test_plan({.stages = 2, .steps = 3}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({.stages = 2, .steps = 3}), options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_THAT(notes, HasSubstr("rank 0 (oregon) cannot reach rank 1 (paris) at 127.0.0.1:1"));
   EXPECT_THAT(notes, HasSubstr("the other one calls now"));
@@ -372,16 +372,16 @@ TEST_F(Launching, RanksThatCannotReachEachOtherMeetAtTheLauncher) {
 TEST_F(Launching, AWorkerThatDoesNotEndIsLost) {
   options_.restarts = 5;  // on a busy machine the others may be late, too
   options_.end_max = SimDuration{4'000'000'000};
-  options_.terms = *lease_terms(Seconds{3}, Seconds{15});
+  options_.terms = *run::lease_terms(Seconds{3}, Seconds{15});
   pid_t stopped = 0;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step != 4 || stopped != 0) return;
     stopped = pids_.at(1);
     kill(stopped, SIGSTOP);
   };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_GE(summary->restarts, 1);
   // Stopped before its last word it is missed by its lease.
@@ -395,10 +395,10 @@ TEST_F(Launching, AWorkerThatDoesNotEndIsLost) {
 TEST_F(Launching, AWorkerMayBeLostInTheLastStep) {
   options_.restarts = 1;
   bool killed = false;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step == 4 && !std::exchange(killed, true)) kill(pids_.at(1), SIGKILL);
   };
-  const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->steps, 4);
   EXPECT_EQ(updates_in(latest()), 4);
@@ -406,12 +406,12 @@ TEST_F(Launching, AWorkerMayBeLostInTheLastStep) {
 
 TEST_F(Launching, ARunThatLosesAWorkerAgainAndAgainGivesUp) {
   options_.restarts = 2;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step == 1) kill(pids_.at(0), SIGKILL);
   };
   std::vector<std::string> notes;
   options_.on_note = [&](const std::string& note) { notes.push_back(note); };
-  const auto summary = launch(plan_with_checkpoints(2, 1'000'000, 1000), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 1'000'000, 1000), options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_THAT(summary.error().text(), HasSubstr("rank 0 (oregon) was lost"));
   ASSERT_GE(notes.size(), 2u) << "more where ranks made another step before the signal came";
@@ -420,14 +420,14 @@ TEST_F(Launching, ARunThatLosesAWorkerAgainAndAgainGivesUp) {
 
 TEST_F(Launching, AResumedRunGoesOnWithTheNextStep) {
   plan::Plan plan = plan_with_checkpoints(2, 4, 4);
-  ASSERT_TRUE(launch(plan, options_, clock_));
+  ASSERT_TRUE(run::launch(plan, options_, clock_));
   plan.run.steps = 7;
-  const auto again = launch(plan, options_, clock_);
+  const auto again = run::launch(plan, options_, clock_);
   ASSERT_FALSE(again) << "an earlier run's checkpoints are not overwritten by mistake";
   EXPECT_THAT(again.error().text(), HasSubstr("an earlier run left a checkpoint of step 4"));
 
   options_.resume = true;
-  const auto resumed = launch(plan, options_, clock_);
+  const auto resumed = run::launch(plan, options_, clock_);
   ASSERT_TRUE(resumed) << resumed.error().text();
   EXPECT_EQ(resumed->steps, 7);
   const auto times = trace::iteration_times(resumed->trace);
@@ -438,14 +438,14 @@ TEST_F(Launching, AResumedRunGoesOnWithTheNextStep) {
 
 TEST_F(Launching, ADamagedShardIsNamed) {
   plan::Plan plan = plan_with_checkpoints(2, 2, 2);
-  ASSERT_TRUE(launch(plan, options_, clock_));
+  ASSERT_TRUE(run::launch(plan, options_, clock_));
   const std::string shard = latest().folder + "/" + latest().manifest.shards[1].file;
   std::string bytes = *read_file(shard);
   bytes.back() ^= 1;
   ASSERT_TRUE(write_file(shard, bytes));
   plan.run.steps = 4;
   options_.resume = true;
-  const auto resumed = launch(plan, options_, clock_);
+  const auto resumed = run::launch(plan, options_, clock_);
   ASSERT_FALSE(resumed);
   EXPECT_EQ(resumed.error().exit_code(), 2);
   EXPECT_THAT(resumed.error().text(), HasSubstr("rank 1 (paris): " + shard));
@@ -462,7 +462,7 @@ TEST_F(Launching, ATakenPortIsNamed) {
   ASSERT_EQ(listen(taken, 1), 0);
   ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
   options_.control_port = ntohs(address.sin_port);
-  const auto summary = launch(make_test_plan({}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({}), options_, clock_);
   close(taken);
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().exit_code(), 2);
@@ -472,7 +472,7 @@ TEST_F(Launching, ATakenPortIsNamed) {
 
 TEST_F(Launching, AMissingWorkerProgramIsNamed) {
   options_.worker_program = folder_ + "/no-such-worker";
-  const auto summary = launch(make_test_plan({}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({}), options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().exit_code(), 2);
   EXPECT_THAT(summary.error().text(), HasSubstr("/no-such-worker"));
@@ -480,7 +480,7 @@ TEST_F(Launching, AMissingWorkerProgramIsNamed) {
 
 TEST_F(Launching, AWorkerThatGivesUpSaysWhy) {
   options_.worker_program = "/bin/false";
-  const auto summary = launch(make_test_plan({}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({}), options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_THAT(summary.error().text(), HasSubstr("was lost: it exited with code 1"));
 }
@@ -495,7 +495,7 @@ TEST_F(Launching, AFullDiskIsReportedByTheRankThatMetIt) {
   };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
-  const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
   EXPECT_THAT(notes, ::testing::AllOf(
                          HasSubstr("cannot write it: File too large"),
                          HasSubstr(folder_ + "/checkpoints/step-00000002"),
@@ -504,7 +504,7 @@ TEST_F(Launching, AFullDiskIsReportedByTheRankThatMetIt) {
   ASSERT_FALSE(summary) << "the last one is not to be missed";
   EXPECT_EQ(summary.error().exit_code(), 2) << summary.error().text();
   EXPECT_THAT(summary.error().text(), HasSubstr("while writing the checkpoint of step 4"));
-  EXPECT_FALSE(runtime::latest_checkpoint(folder_ + "/checkpoints")->has_value());
+  EXPECT_FALSE(state::latest_checkpoint(folder_ + "/checkpoints")->has_value());
   EXPECT_TRUE(fs::is_empty(options_.output));
 }
 
@@ -514,7 +514,7 @@ TEST_F(Launching, AFullDiskForTheTraceLeavesNoPart) {
   signal(SIGXFSZ, SIG_IGN);
   const rlimit small{64, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto summary = launch(make_test_plan({}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({}), options_, clock_);
   setrlimit(RLIMIT_FSIZE, &before);
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().exit_code(), 2) << summary.error().text();
@@ -523,21 +523,21 @@ TEST_F(Launching, AFullDiskForTheTraceLeavesNoPart) {
 }
 
 TEST_F(Launching, AnInterruptedRunStopsInOrder) {
-  StopSignals signals;
+  run::StopSignals signals;
   options_.stop = &signals.flag();
   bool interrupted = false;
-  options_.on_progress = [&](const Progress&) {
+  options_.on_progress = [&](const observe::Progress&) {
     if (interrupted) return;
     // Ranks write while they go on.
-    const auto found = runtime::latest_checkpoint(folder_ + "/checkpoints");
+    const auto found = state::latest_checkpoint(folder_ + "/checkpoints");
     interrupted = found && *found;
     if (interrupted) raise(SIGINT);
   };
-  const auto summary = launch(plan_with_checkpoints(2, 1'000'000, 2), options_, clock_);
+  const auto summary = run::launch(plan_with_checkpoints(2, 1'000'000, 2), options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_THAT(summary.error().text(), HasSubstr("interrupted after step "));
   EXPECT_THAT(summary.error().text(), HasSubstr("--resume"));
-  EXPECT_TRUE(runtime::verify_checkpoint(latest()));
+  EXPECT_TRUE(state::verify_checkpoint(latest()));
 }
 
 TEST_F(Launching, AStrangerAtTheControlPortIsRefusedAndTheRunGoesOn) {
@@ -548,7 +548,7 @@ TEST_F(Launching, AStrangerAtTheControlPortIsRefusedAndTheRunGoesOn) {
   address.sin_port = htons(options_.control_port);
   const socklen_t size = sizeof address;
   int stranger = -1;
-  options_.on_progress = [&](const Progress& progress) {
+  options_.on_progress = [&](const observe::Progress& progress) {
     if (progress.step != 1) return;
     stranger = socket(AF_INET, SOCK_STREAM, 0);
     ASSERT_EQ(connect(stranger, reinterpret_cast<sockaddr*>(&address), size), 0);
@@ -558,7 +558,7 @@ TEST_F(Launching, AStrangerAtTheControlPortIsRefusedAndTheRunGoesOn) {
     while (read(stranger, &byte, 1) > 0) {  // until it was shown the door
     }
   };
-  const auto summary = launch(make_test_plan({.steps = 5}), options_, clock_);
+  const auto summary = run::launch(make_test_plan({.steps = 5}), options_, clock_);
   if (stranger >= 0) close(stranger);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_EQ(summary->steps, 5);
@@ -571,7 +571,7 @@ TEST_F(Launching, WhatCannotRunHereIsRefusedByName) {
   for (auto& datacenter : plan.cluster.datacenters) {
     datacenter.device.kind = cluster::DeviceKind::kAccelerator;
   }
-  const auto summary = launch(plan, options_, clock_);
+  const auto summary = run::launch(plan, options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().exit_code(), 2);
   EXPECT_THAT(summary.error().text(), HasSubstr("can be predicted but not run here"));
@@ -579,7 +579,7 @@ TEST_F(Launching, WhatCannotRunHereIsRefusedByName) {
 
 TEST_F(Launching, AProfileAsksEveryStage) {
   const plan::Plan plan = make_test_plan({.stages = 2, .forward = "3 ms", .backward = "5 ms"});
-  const auto hardware = profile(plan, {.budget = 50_ms, .command = "test"}, clock_);
+  const auto hardware = run::profile(plan, {.budget = 50_ms, .command = "test"}, clock_);
   ASSERT_TRUE(hardware) << hardware.error().text();
   ASSERT_EQ(hardware->stages.size(), 2u);
   for (const plan::MeasuredStage& stage : hardware->stages) {
@@ -590,4 +590,4 @@ TEST_F(Launching, AProfileAsksEveryStage) {
 }
 
 }  // namespace
-}  // namespace tombolo::launch
+}  // namespace tombolo::worker

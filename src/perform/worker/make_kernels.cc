@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perform/runtime/emulated_kernels.h"
+#include "perform/kernels/emulated_kernels.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/blas_check.h"
 #include "perform/train/torch_kernels.h"
@@ -25,12 +25,12 @@ train::CpuFeatures cpu_in_use() {
 }  // namespace
 #endif
 
-Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
+Result<std::unique_ptr<kernels::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
                                                        Clock& clock) {
   const cluster::Device& device = plan.device_of(rank);
   switch (device.kind) {
     case cluster::DeviceKind::kEmulated:
-      return std::make_unique<runtime::EmulatedKernels>(plan, rank, clock);
+      return std::make_unique<kernels::EmulatedKernels>(plan, rank, clock);
     case cluster::DeviceKind::kCpu:
 #ifdef TOMBOLO_TORCH
       return train::make_torch_kernels(plan, rank, cpu_in_use());

@@ -5,14 +5,14 @@
 
 #include "base/clock.h"
 #include "base/value.h"
-#include "perform/runtime/kernels.h"
+#include "perform/kernels/kernels.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::worker {
 
 // By the kind of the rank's device. Unusable for "cpu" without LibTorch, and for devices that can
 // only be predicted.
-Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
+Result<std::unique_ptr<kernels::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
                                                        Clock& clock);
 
 // With what this program computes: "libtorch", "blas" (its file) and "blas_problem"; empty without.

@@ -45,7 +45,7 @@ Result<int> listen_at(const std::string& path) {
                   "a path in a folder that can be written");
 }
 
-class PromptFiller final : public runtime::Filler {
+class PromptFiller final : public stage::Filler {
  public:
   PromptFiller(std::unique_ptr<generate::Shard> shard, const generate::EngineLimits& limits,
                std::string path, int door, const Clock& clock, PromptGaps gaps,
@@ -167,11 +167,11 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
   return worker->serve(never);
 }
 
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
-                                                       const generate::EngineLimits& limits,
-                                                       const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps,
-                                                       std::optional<ShardRing> ring) {
+Result<std::unique_ptr<stage::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
+                                                     const generate::EngineLimits& limits,
+                                                     const std::string& path, const Clock& clock,
+                                                     PromptGaps gaps,
+                                                     std::optional<ShardRing> ring) {
   if (ring && !ring->first()) {
     return std::make_unique<ShardFiller>(std::move(shard), limits.kv_bytes, std::move(*ring),
                                          clock);
@@ -181,10 +181,10 @@ Result<std::unique_ptr<runtime::Filler>> prompt_filler(std::unique_ptr<generate:
                                         std::move(ring));
 }
 
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
-                                                       const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps,
-                                                       std::optional<ShardRing> ring) {
+Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,
+                                                     const std::string& path, const Clock& clock,
+                                                     PromptGaps gaps,
+                                                     std::optional<ShardRing> ring) {
   auto shard = TRY(load(options, ring));
   return prompt_filler(std::move(shard), options.limits, path, clock, gaps, std::move(ring));
 }

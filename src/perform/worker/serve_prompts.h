@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "perform/generate/engine.h"
 #include "perform/generate/front_message.h"
-#include "perform/runtime/filler.h"
+#include "perform/stage/filler.h"
 #include "perform/worker/prompt_door.h"
 #include "perform/worker/shard_ring.h"
 
@@ -41,15 +41,15 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
 //
 // With a ring the rank has its layers of the model only: the first one meets fronts, the others compute
 // what comes from there (shard_filler.h), each with `limits.kv_bytes` of its own.
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
-                                                       const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps = {},
-                                                       std::optional<ShardRing> ring = {});
+Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,
+                                                     const std::string& path, const Clock& clock,
+                                                     PromptGaps gaps = {},
+                                                     std::optional<ShardRing> ring = {});
 // The shard that the ring's rank has, or a whole model.
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
-                                                       const generate::EngineLimits& limits,
-                                                       const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps = {},
-                                                       std::optional<ShardRing> ring = {});
+Result<std::unique_ptr<stage::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
+                                                     const generate::EngineLimits& limits,
+                                                     const std::string& path, const Clock& clock,
+                                                     PromptGaps gaps = {},
+                                                     std::optional<ShardRing> ring = {});
 
 }  // namespace tombolo::worker

@@ -145,7 +145,7 @@ class PromptsInGaps : public FolderTest {
 
   ManualClock clock_;
   std::string path_;
-  std::unique_ptr<runtime::Filler> filler_;
+  std::unique_ptr<stage::Filler> filler_;
 };
 
 // Layer by layer, and only where one fits.

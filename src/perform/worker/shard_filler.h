@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "perform/generate/later_layers.h"
 #include "perform/handover/cache_sender.h"
-#include "perform/runtime/filler.h"
+#include "perform/stage/filler.h"
 #include "perform/worker/shard_ring.h"
 
 namespace tombolo::worker {
 
-class ShardFiller final : public runtime::Filler {
+class ShardFiller final : public stage::Filler {
  public:
   ShardFiller(std::unique_ptr<generate::Shard> shard, int64_t kv_bytes, ShardRing ring,
               const Clock& clock)

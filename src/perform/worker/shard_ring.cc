@@ -9,7 +9,7 @@
 namespace tombolo::worker {
 namespace {
 
-constexpr link::Tag kTag{.iteration = 0, .tensor = runtime::kPromptTensor};
+constexpr link::Tag kTag{.iteration = 0, .tensor = kernels::kPromptTensor};
 
 size_t place_of(const std::vector<int32_t>& ranks, int32_t rank) {
   const auto found = std::ranges::find(ranks, rank);
@@ -48,7 +48,7 @@ transport::Endpoint::Awaited ShardRing::awaited() const {
 
 void ShardRing::say(const generate::ShardMessage& message) const {
   static_cast<void>(endpoint_.send(ranks_[(own_ + 1) % ranks_.size()], kTag, encode(message),
-                                   runtime::kPromptUrgency));
+                                   kernels::kPromptUrgency));
 }
 
 }  // namespace tombolo::worker

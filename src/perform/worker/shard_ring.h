@@ -7,7 +7,7 @@
 
 #include "perform/generate/shard.h"
 #include "perform/generate/shard_message.h"
-#include "perform/runtime/messenger.h"
+#include "perform/kernels/messenger.h"
 
 namespace tombolo::worker {
 

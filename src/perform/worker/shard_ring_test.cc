@@ -115,7 +115,7 @@ class TwoRanks : public transport::EndpointTest {
   ManualClock clock_of_toys_;
   const model::Model model_ = generate::toy_model();
   std::vector<std::unique_ptr<transport::Endpoint>> ends_;
-  std::vector<std::unique_ptr<runtime::Filler>> fillers_;
+  std::vector<std::unique_ptr<stage::Filler>> fillers_;
   generate::Lines lines_;
   int front_ = -1;
 };

@@ -11,14 +11,14 @@
 #include <iostream>
 
 #include "base/json.h"
-#include "perform/launch/berths.h"
-#include "perform/launch/profile.h"
-#include "perform/launch/rank_session.h"
-#include "perform/launch/rendezvous.h"
-#include "perform/launch/run_prompts.h"
-#include "perform/launch/stop_signals.h"
-#include "perform/runtime/perform.h"
-#include "perform/runtime/prompt_load.h"
+#include "perform/join/rendezvous.h"
+#include "perform/join/run_prompts.h"
+#include "perform/run/profile.h"
+#include "perform/run/rank_session.h"
+#include "perform/run/stop_signals.h"
+#include "perform/run/worker_placement.h"
+#include "perform/stage/perform.h"
+#include "perform/stage/prompt_load.h"
 #include "perform/worker/make_kernels.h"
 #include "perform/worker/measure_device.h"
 #include "perform/worker/serve_prompts.h"
@@ -32,7 +32,7 @@ namespace {
 constexpr SimDuration kStuckMax{3'000'000'000};
 
 struct Arguments {
-  launch::RankSessionOptions session;
+  run::RankSessionOptions session;
   std::string launcher;
   std::string ports;
   double join_timeout = 60;
@@ -50,25 +50,25 @@ struct Arguments {
 
 // What the session needs beside the command line: the token and the islands it is in.
 Status complete(Arguments& arguments) {
-  launch::RankSessionOptions& session = arguments.session;
+  run::RankSessionOptions& session = arguments.session;
   session.launcher =
       TRY(during(transport::parse_address(arguments.launcher), "reading --launcher"));
   if (!arguments.ports.empty()) {
-    session.ports = TRY(during(transport::parse_ports(arguments.ports), "reading --ports"));
+    session.at.ports = TRY(during(transport::parse_ports(arguments.ports), "reading --ports"));
   }
   session.join_max = round_to_ns(Seconds{arguments.join_timeout});
   session.terms.floor = round_to_ns(Seconds{arguments.lease});
   session.terms.ceiling = round_to_ns(Seconds{arguments.grace});
   if (!session.terms.check())
     return unusable("--lease is longer than --grace", "the same for both");
-  const auto token = TRY(launch::token_of_environment());
+  const auto token = TRY(join::token_of_environment());
   if (!token && session.token_file.empty()) {
     return unusable(
-        fmt::format("{} is not set: a worker is started by a launcher", launch::kTokenVariable),
+        fmt::format("{} is not set: a worker is started by a launcher", join::kTokenVariable),
         "tombolo train JOB");
   }
   if (token) session.token = *token;
-  unsetenv(launch::kTokenVariable);
+  unsetenv(join::kTokenVariable);
   if (const auto islands = TRY(cluster::islands_of_environment())) {
     session.network = islands->network;
   }
@@ -76,20 +76,20 @@ Status complete(Arguments& arguments) {
 }
 
 // Where this rank is one that answers prompts. `windows` outlives the session.
-Status prepare_prompts(launch::RankSessionOptions& session,
+Status prepare_prompts(run::RankSessionOptions& session,
                        std::optional<prefill::RankWindows>& windows, Clock& clock) {
-  const auto prompts = TRY(launch::prompts_of_environment());
-  const auto own = prompts ? launch::pipeline_of(*prompts, session.rank) : std::nullopt;
+  const auto prompts = TRY(join::prompts_of_environment());
+  const auto own = prompts ? join::pipeline_of(*prompts, session.rank) : std::nullopt;
   if (!prompts || (!prompts->load && !own)) return {};
   session.filling.piece = SimDuration{prompts->piece_ns};
-  windows = launch::windows_of(*prompts, session.rank);
+  windows = join::windows_of(*prompts, session.rank);
   session.filling.windows = windows ? &*windows : nullptr;
   if (const auto& load = prompts->load) {
     session.make_filler = [load = *load, &clock](
                               int32_t,
-                              transport::Endpoint&) -> Result<std::unique_ptr<runtime::Filler>> {
-      return std::make_unique<runtime::PromptLoadFiller>(load.layers, SimDuration{load.layer_ns},
-                                                         SimDuration{load.ends_ns}, clock);
+                              transport::Endpoint&) -> Result<std::unique_ptr<stage::Filler>> {
+      return std::make_unique<stage::PromptLoadFiller>(load.layers, SimDuration{load.layer_ns},
+                                                       SimDuration{load.ends_ns}, clock);
     };
     return {};
   }
@@ -97,8 +97,8 @@ Status prepare_prompts(launch::RankSessionOptions& session,
                         .within = SimDuration{prompts->within_ns}};
   const std::vector<int32_t>& ranks = prompts->pipelines[*own];
   session.filling_peers = ring_peers(ranks, session.rank);
-  session.make_filler = [prompts = *prompts, ranks, socket = launch::socket_of(*prompts, *own),
-                         gaps, &clock](int32_t rank, transport::Endpoint& endpoint) {
+  session.make_filler = [prompts = *prompts, ranks, socket = join::socket_of(*prompts, *own), gaps,
+                         &clock](int32_t rank, transport::Endpoint& endpoint) {
     std::optional<ShardRing> ring;
     if (ranks.size() > 1) ring.emplace(ranks, rank, endpoint);
     return prompt_filler(
@@ -115,7 +115,7 @@ Status prepare_prompts(launch::RankSessionOptions& session,
 void on_terminate(int) { alarm(1); }
 void on_alarm(int) { _exit(128 + SIGTERM); }
 
-launch::RankEnd run(Arguments& arguments) {
+run::RankEnd run(Arguments& arguments) {
   // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
   // A parent that was gone before this process could ask for the signal sends none.
   if (arguments.parent > 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -123,9 +123,9 @@ launch::RankEnd run(Arguments& arguments) {
   signal(SIGINT, SIG_IGN);
   signal(SIGALRM, on_alarm);
   signal(SIGTERM, on_terminate);
-  if (!launch::outlives_terminal()) signal(SIGHUP, on_terminate);
+  if (!run::outlives_terminal()) signal(SIGHUP, on_terminate);
   if (Status status = complete(arguments); !status) return {std::move(status)};
-  launch::RankSessionOptions& session = arguments.session;
+  run::RankSessionOptions& session = arguments.session;
   session.stuck_max = kStuckMax;
   session.log = [rank = session.rank](const std::string& line) {
     std::cerr << fmt::format("rank {}: {}\n", rank, line);  // fmt::print throws without a terminal
@@ -135,7 +135,7 @@ launch::RankEnd run(Arguments& arguments) {
   SystemClock clock;
   std::optional<prefill::RankWindows> windows;
   if (Status status = prepare_prompts(session, windows, clock); !status) return {std::move(status)};
-  return launch::serve_rank(
+  return run::serve_rank(
       session,
       [&](const plan::Plan& plan, int32_t rank) { return make_kernels(plan, rank, clock); }, clock);
 }
@@ -150,8 +150,8 @@ Status profile(const Arguments& arguments) {
   SystemClock clock;
   const int32_t rank = plan.rank_of(arguments.stage, 0);
   const auto kernels = TRY(make_kernels(plan, rank, clock));
-  const launch::StageProfile result = TRY(
-      launch::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));
+  const run::StageProfile result =
+      TRY(run::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));
   fmt::print("{}\n", to_json(write_fields(result), -1));
   return {};
 }
@@ -178,13 +178,13 @@ Status decode_prompts(Arguments& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGINT, SIG_IGN);  // ^C is its parent's to answer
   arguments.prompts.threads = arguments.threads;
-  const char* token = std::getenv(launch::kDecodeTokenVariable);
+  const char* token = std::getenv(join::kDecodeTokenVariable);
   if (!token)
-    return unusable(fmt::format("{} is not set: a worker is started by a command",
-                                launch::kDecodeTokenVariable),
-                    "tombolo decode --weights FOLDER");
+    return unusable(
+        fmt::format("{} is not set: a worker is started by a command", join::kDecodeTokenVariable),
+        "tombolo decode --weights FOLDER");
   arguments.decode.token = token;
-  unsetenv(launch::kDecodeTokenVariable);
+  unsetenv(join::kDecodeTokenVariable);
   return serve_decode(arguments.prompts, arguments.decode, STDOUT_FILENO);
 }
 
@@ -216,7 +216,7 @@ std::string about(const CLI::App& command, const Arguments& arguments) {
   return command.get_name();
 }
 
-launch::RankEnd perform(const CLI::App& command, Arguments& arguments) {
+run::RankEnd perform(const CLI::App& command, Arguments& arguments) {
   if (command.get_name() == "run") return run(arguments);
   if (command.get_name() == "profile") return {profile(arguments)};
   if (command.get_name() == "generate") return {answer_prompts(arguments)};
@@ -234,7 +234,7 @@ int main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), like a full disk
   signal(SIGPIPE, SIG_IGN);
   Arguments arguments;
-  launch::RankSessionOptions& session = arguments.session;
+  run::RankSessionOptions& session = arguments.session;
   CLI::App app("One rank of a training run. `tombolo train` and `tombolo profile` start it.",
                "tombolo-worker");
   app.require_subcommand(1);
@@ -242,8 +242,8 @@ int main(int argc, char** argv) {
   run_command->add_option("--rank", session.rank, "which rank")->required();
   run_command->add_option("--ranks", session.ranks, "how many there are")->required();
   run_command->add_option("--launcher", arguments.launcher, "its address and port")->required();
-  run_command->add_option("--listen", session.listen_address, "address of this host");
-  run_command->add_option("--advertise", session.advertised,
+  run_command->add_option("--listen", session.at.listen, "address of this host");
+  run_command->add_option("--advertise", session.at.advertised,
                           "where other ranks reach this one; left out: there");
   run_command->add_option("--ports", arguments.ports, "FIRST-LAST, on which it listens");
   run_command->add_option("--token-file", session.token_file, "instead of TOMBOLO_TOKEN");
@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
   run_command->add_option("--credentials", session.security.credentials,
                           "folder with certificates: TLS to all others");
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
-  run_command->add_flag("--no-inbound", session.no_inbound, "nobody can call this rank");
+  run_command->add_flag("--no-inbound", session.at.no_inbound, "nobody can call this rank");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
       ->check(CLI::Range(0.1, 86400.0 * 1000));
   run_command->add_option("--lease", arguments.lease, "seconds, the shortest lease")
@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const CLI::App& command = *app.get_subcommands().front();
-  const launch::RankEnd end = perform(command, arguments);
+  const run::RankEnd end = perform(command, arguments);
   const Status& status = end.status;
   if (status) return 0;
   if (!end.told)

@@ -1,6 +1,6 @@
 // What a run's Trace says of the machine that it ran on: whether its times can be believed.
 //
-// Who performs the run measures and judges (perform/runtime/machine_load.h); whoever prints how far
+// Who performs the run measures and judges (perform/stage/machine_load.h); whoever prints how far
 // a prediction was from it says the same line.
 #pragma once
 

@@ -20,7 +20,7 @@ std::string thousands(double n) {
 
 }  // namespace
 
-std::string progress_text(const launch::Progress& progress) {
+std::string progress_text(const observe::Progress& progress) {
   std::string out = fmt::format("step {}/{}", progress.step, progress.steps);
   if (progress.loss) out += fmt::format("  loss {:.4f}", *progress.loss);
   if (progress.evaluation_loss) {
@@ -38,7 +38,7 @@ std::string progress_bar(int64_t done, int64_t all, int width) {
   return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]";
 }
 
-void ProgressLine::show(const launch::Progress& progress) {
+void ProgressLine::show(const observe::Progress& progress) {
   const bool last = progress.step == progress.steps;
   if (terminal_) {
     out_ << "\r\033[K" << progress_bar(progress.step, progress.steps, kBarWidth) << " "

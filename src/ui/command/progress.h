@@ -10,12 +10,12 @@
 #include <string>
 
 #include "base/clock.h"
-#include "perform/launch/run_book.h"
+#include "perform/observe/progress_tracker.h"
 
 namespace tombolo::command {
 
 // "step 12/60  loss 2.713  6.1 k tokens/s  672 ms/iteration  33 s to go".
-std::string progress_text(const launch::Progress& progress);
+std::string progress_text(const observe::Progress& progress);
 
 // "[#####.....]": width characters between the brackets.
 std::string progress_bar(int64_t done, int64_t all, int width);
@@ -25,7 +25,7 @@ class ProgressLine {
   ProgressLine(std::ostream& out, bool terminal, const Clock& clock)
       : out_(out), terminal_(terminal), clock_(clock) {}
 
-  void show(const launch::Progress& progress);
+  void show(const observe::Progress& progress);
   // A message that must not run into the line.
   void note(const std::string& text);
   void finish();  // what comes next begins on a fresh line

@@ -7,8 +7,8 @@
 namespace tombolo::command {
 namespace {
 
-launch::Progress at(int64_t step) {
-  launch::Progress progress;
+observe::Progress at(int64_t step) {
+  observe::Progress progress;
   progress.step = step;
   progress.steps = 60;
   progress.loss = 2.7131;
@@ -24,14 +24,14 @@ TEST(Progress, says_what_a_person_wants_to_know) {
 }
 
 TEST(Progress, leaves_out_a_loss_that_nobody_computes) {
-  launch::Progress progress = at(1);
+  observe::Progress progress = at(1);
   progress.loss.reset();
   progress.tokens_per_s = 123'456;
   EXPECT_EQ(progress_text(progress), "step 1/60  123.5 k tokens/s  672 ms/iteration  33 s to go");
 }
 
 TEST(Progress, leaves_out_tokens_where_no_model_has_any) {
-  launch::Progress progress = at(12);
+  observe::Progress progress = at(12);
   progress.tokens_per_s.reset();
   EXPECT_EQ(progress_text(progress), "step 12/60  loss 2.7131  672 ms/iteration  33 s to go");
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "perform/launch/child_process.h"
+#include "perform/run/child_process.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -23,7 +23,7 @@ int64_t number_of(const char* variable) {
 bool mpirun_started_several() { return number_of("OMPI_COMM_WORLD_SIZE") > 1; }
 
 Error become_crew(char** argv) {
-  Result<std::string> program = launch::sibling_program("tombolo-mpi");
+  Result<std::string> program = run::sibling_program("tombolo-mpi");
   Error error;
   if (program) {
     execv(program->c_str(), argv);

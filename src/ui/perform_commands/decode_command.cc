@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "perform/generate/front_message.h"
-#include "perform/launch/child_process.h"
-#include "perform/launch/run_prompts.h"
-#include "perform/launch/security.h"
-#include "perform/launch/stop_signals.h"
+#include "perform/join/run_prompts.h"
+#include "perform/join/security.h"
 #include "perform/link/handshake.h"
+#include "perform/run/child_process.h"
+#include "perform/run/stop_signals.h"
 #include "perform/transport/address.h"
 #include "perform/weights/weight_folder.h"
 #include "ui/command/answer.h"
@@ -39,7 +39,7 @@ class DecodeChild {
     ::close(pipe_);
     if (pid_ < 0) return;
     kill(pid_, SIGKILL);
-    launch::await_exit(pid_);
+    run::await_exit(pid_);
   }
 
   // The next line that it prints; fails where it has ended.
@@ -62,13 +62,12 @@ class DecodeChild {
   }
 
   Error ended() {
-    const int status = launch::await_exit(std::exchange(pid_, -1));
+    const int status = run::await_exit(std::exchange(pid_, -1));
     const bool unusable = WIFEXITED(status) && WEXITSTATUS(status) == 2;
-    return {
-        unusable ? ErrorCode::kUnusable : ErrorCode::kFailed,
-        fmt::format("the worker has ended: {}; it says why above", launch::describe_exit(status)),
-        {},
-        ""};
+    return {unusable ? ErrorCode::kUnusable : ErrorCode::kFailed,
+            fmt::format("the worker has ended: {}; it says why above", run::describe_exit(status)),
+            {},
+            ""};
   }
 
  private:
@@ -79,7 +78,7 @@ class DecodeChild {
 
 Result<std::string> token_of(const DecodeOptions& options) {
   std::string hex = options.token;
-  if (const char* variable = std::getenv(launch::kDecodeTokenVariable); hex.empty() && variable)
+  if (const char* variable = std::getenv(join::kDecodeTokenVariable); hex.empty() && variable)
     hex = variable;
   if (hex.empty()) return TRY(link::Token::random()).hex();
   return TRY(during(link::Token::parse(hex), "reading --token")).hex();
@@ -89,7 +88,7 @@ Result<std::unique_ptr<DecodeChild>> start(const DecodeOptions& options,
                                            const transport::Address& at, const std::string& token,
                                            int64_t kv_bytes) {
   const std::string program =
-      options.worker.empty() ? TRY(launch::sibling_program("tombolo-worker")) : options.worker;
+      options.worker.empty() ? TRY(run::sibling_program("tombolo-worker")) : options.worker;
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
     return failed(fmt::format("no pipe for the worker: {}", std::strerror(errno)));
@@ -112,12 +111,12 @@ Result<std::unique_ptr<DecodeChild>> start(const DecodeOptions& options,
   if (!options.credentials.empty())
     words.insert(words.end(), {"--credentials", options.credentials});
   if (options.plain_tcp) words.push_back("--plain-tcp");
-  const auto child = launch::spawn({.program = program,
-                                    .arguments = std::move(words),
-                                    .environment = {{"OMP_NUM_THREADS", threads},
-                                                    {"OPENBLAS_NUM_THREADS", threads},
-                                                    {launch::kDecodeTokenVariable, token}},
-                                    .stdout_fd = ends[1]});
+  const auto child = run::spawn({.program = program,
+                                 .arguments = std::move(words),
+                                 .environment = {{"OMP_NUM_THREADS", threads},
+                                                 {"OPENBLAS_NUM_THREADS", threads},
+                                                 {join::kDecodeTokenVariable, token}},
+                                 .stdout_fd = ends[1]});
   ::close(ends[1]);
   if (child) return std::make_unique<DecodeChild>(*child, ends[0]);
   ::close(ends[0]);
@@ -142,7 +141,7 @@ void say_ready(const DecodeOptions& options, const transport::Address& at, const
         "{}={} tombolo prefill --weights {} --decode {}\n",
         at.text(), brief(Bytes{real(facts.weight_bytes)}),
         brief(Bytes{real(facts.kv_bytes_per_token)}), brief(Bytes{real(facts.kv_bytes_max)}),
-        launch::kDecodeTokenVariable, token, options.weights, at.text());
+        join::kDecodeTokenVariable, token, options.weights, at.text());
   }
   out.flush();
 }
@@ -150,9 +149,9 @@ void say_ready(const DecodeOptions& options, const transport::Address& at, const
 }  // namespace
 
 Status decode(const DecodeOptions& options, std::ostream& out) {
-  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  run::StopSignals signals(run::SecondSignal::kEnds);
   transport::Address at = TRY(during(transport::parse_address(options.listen), "reading --listen"));
-  TRY(launch::credentials_of({options.credentials, options.plain_tcp}));
+  TRY(join::credentials_of({options.credentials, options.plain_tcp}));
   TRY(weights::WeightFolder::open(options.weights));
   const Bytes kv = TRY(during(parse_quantity<Bytes>(options.kv_memory), "reading --kv-memory"));
   if (!(kv.value >= 1) || kv.value > 1e15)

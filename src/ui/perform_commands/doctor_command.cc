@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "lab/islands/room.h"
-#include "perform/launch/child_process.h"
+#include "perform/run/child_process.h"
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
@@ -43,9 +43,9 @@ std::optional<std::string> output_within(const std::string& shell_command, int l
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) return std::nullopt;
   const Result<pid_t> child =
-      launch::spawn({.program = "/bin/sh",
-                     .arguments = {"-c", "exec " + shell_command + " 2> /dev/null"},
-                     .stdout_fd = ends[1]});
+      run::spawn({.program = "/bin/sh",
+                  .arguments = {"-c", "exec " + shell_command + " 2> /dev/null"},
+                  .stdout_fd = ends[1]});
   close(ends[1]);
   std::string out;
   bool in_time = child.has_value();
@@ -64,7 +64,7 @@ std::optional<std::string> output_within(const std::string& shell_command, int l
   close(ends[0]);
   if (!child) return std::nullopt;
   if (!in_time) kill(*child, SIGKILL);
-  const int status = launch::await_exit(*child);
+  const int status = run::await_exit(*child);
   if (!in_time || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
   while (out.ends_with('\n')) out.pop_back();
   return out;
@@ -77,7 +77,7 @@ std::string first_line(const std::string& path) {
 
 // The worker says with what it computes: `tombolo-worker kernels`.
 void check_worker(std::vector<Check>& checks) {
-  const Result<std::string> program = launch::sibling_program("tombolo-worker");
+  const Result<std::string> program = run::sibling_program("tombolo-worker");
   checks.push_back({"worker", program.has_value(), program ? *program : "",
                     "train, profile, roofline, prefill and decode start it",
                     "cmake --preset torch && cmake --build --preset torch"});

@@ -134,7 +134,7 @@ struct PrefillOptions {
   std::string chat = "auto";
   std::string worker;
   std::string decode;        // HOST:PORT of a decode worker that finishes the answers; empty: none
-  std::string decode_token;  // that it printed; empty: launch::kDecodeTokenVariable
+  std::string decode_token;  // that it printed; empty: kDecodeTokenVariable
   int64_t decode_connections = 4;
   std::string credentials;  // folder: TLS to the decode worker
   bool plain_tcp = false;
@@ -149,7 +149,7 @@ command::Command add_prefill(CLI::App& app);
 struct DecodeOptions {
   std::string weights;  // folder
   std::string listen = "127.0.0.1:29610";
-  std::string token;  // 32 hexadecimal digits; empty: launch::kDecodeTokenVariable, or drawn
+  std::string token;  // 32 hexadecimal digits; empty: kDecodeTokenVariable, or drawn
   std::string credentials;
   bool plain_tcp = false;
   int64_t context = 0;

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "perform/launch/run_prompts.h"
-#include "perform/launch/stop_signals.h"
+#include "perform/join/run_prompts.h"
+#include "perform/run/stop_signals.h"
 #include "perform/text/text_encoder.h"
 #include "perform/weights/text_ends.h"
 #include "perform/weights/weight_folder.h"
@@ -74,13 +74,13 @@ Result<std::optional<generate::DecodePlace>> decode_place(const PrefillOptions& 
                     "--decode HOST:PORT");
   }
   const auto at = TRY(during(transport::parse_address(options.decode), "reading --decode"));
-  const char* variable = std::getenv(launch::kDecodeTokenVariable);
+  const char* variable = std::getenv(join::kDecodeTokenVariable);
   std::string token = options.decode_token;
   if (token.empty() && variable) token = variable;
   if (token.empty()) {
-    return unusable("the decode worker's token is missing",
-                    fmt::format("--decode-token, or {}: tombolo decode prints it",
-                                launch::kDecodeTokenVariable));
+    return unusable(
+        "the decode worker's token is missing",
+        fmt::format("--decode-token, or {}: tombolo decode prints it", join::kDecodeTokenVariable));
   }
   TRY(during(link::Token::parse(token), "reading the decode worker's token"));
   std::string credentials = options.credentials;
@@ -231,7 +231,7 @@ std::string PrefillOptions::tokenizer_path() const {
 }
 
 Status prefill(const PrefillOptions& options, std::ostream& out) {
-  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  run::StopSignals signals(run::SecondSignal::kEnds);
   const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
   serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
   if (options.runs.size() > 1 && !options.decode.empty())

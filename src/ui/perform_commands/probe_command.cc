@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/fields.h"
 #include "base/toml.h"
-#include "perform/launch/security.h"
-#include "perform/launch/stop_signals.h"
+#include "perform/join/security.h"
+#include "perform/run/stop_signals.h"
 #include "perform/transport/probe.h"
 #include "spec/cluster/cluster.h"
 #include "spec/cluster/islands.h"
@@ -105,7 +105,7 @@ Status listen(const ProbeCommandOptions& options, transport::Endpoint::Options e
                      endpoint.identity.token.hex())
       << std::flush;
   std::cerr << fmt::format("waits at {} for {:g} s\n", here.text(), options.wait_s);
-  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  run::StopSignals signals(run::SecondSignal::kEnds);
   return server->serve(clock.now() + round_to_ns(Seconds{options.wait_s}), &signals.flag());
 }
 
@@ -122,7 +122,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
     }
   }
   endpoint.plain_tcp = options.plain_tcp;
-  endpoint.credentials = TRY(launch::credentials_of({options.credentials, options.plain_tcp}));
+  endpoint.credentials = TRY(join::credentials_of({options.credentials, options.plain_tcp}));
   if (!options.listen && options.address.empty())
     return unusable("nobody to probe", "tombolo probe HOST, and there tombolo probe --listen");
   if (options.between.size() != 2 || options.between[0] == options.between[1])
@@ -138,7 +138,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
                               .rounds = options.rounds};
   if (!options.connections.empty()) ask.connections = options.connections;
   TRY(ask.check());
-  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  run::StopSignals signals(run::SecondSignal::kEnds);
   ask.stop = &signals.flag();
   SystemClock clock;
   ProbeResult result;

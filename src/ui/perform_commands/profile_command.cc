@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "perform/launch/launcher.h"
-#include "perform/launch/profile.h"
+#include "perform/run/launcher.h"
+#include "perform/run/profile.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/hardware.h"
 #include "ui/command/answer.h"
@@ -17,16 +17,16 @@ namespace tombolo::perform_commands {
 Status profile(const ProfileOptions& options, std::ostream& out) {
   const plan::Job job = TRY(command::load_job(options.in));
   const plan::Plan plan = TRY(cost::make_plan(job));
-  TRY(launch::check_performable(plan));
+  TRY(run::check_performable(plan));
   std::cerr << fmt::format("measuring {} stages at once for {}, then the links\n",
                            plan.stages.size(), brief(Seconds{options.seconds}));
   SystemClock clock;
   const plan::Hardware hardware =
-      TRY(launch::profile(plan,
-                          {.budget = Seconds{options.seconds},
-                           .worker_program = options.worker,
-                           .command = command::command_line("profile", options.in)},
-                          clock));
+      TRY(run::profile(plan,
+                       {.budget = Seconds{options.seconds},
+                        .worker_program = options.worker,
+                        .command = command::command_line("profile", options.in)},
+                       clock));
   TRY(write_file(options.out, plan::to_json_text(hardware)));
   if (options.json) {
     out << plan::to_json_text(hardware);

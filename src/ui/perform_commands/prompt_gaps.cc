@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kIterations = 4;  // fewer have no period between two that have settled
 
-void say_to_ranks(const launch::RunPrompts& prompts) {
-  setenv(launch::kPromptsVariable, launch::to_text(prompts).c_str(), 1);
+void say_to_ranks(const join::RunPrompts& prompts) {
+  setenv(join::kPromptsVariable, join::to_text(prompts).c_str(), 1);
 }
 
 Status check_emulated(const TrainOptions& options, const plan::Plan& plan) {
@@ -90,7 +90,7 @@ Status check_memory(const TrainOptions& options, const plan::Plan& plan,
 }
 
 Status check_shards(const TrainOptions& options, const plan::Plan& plan,
-                    const launch::RunPrompts& prompts) {
+                    const join::RunPrompts& prompts) {
   std::set<int32_t> seen;
   for (const auto& ranks : prompts.pipelines) TRY(check_ranks(plan, ranks, seen));
   const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.prompt_weights));
@@ -123,21 +123,21 @@ Result<std::vector<int32_t>> parse_pipeline(const std::string& text) {
 }
 
 // On the device of the first rank, for all ranks.
-Result<launch::PromptLoad> load_of(const TrainOptions& options, const plan::Plan& plan) {
+Result<join::PromptLoad> load_of(const TrainOptions& options, const plan::Plan& plan) {
   const auto here = std::ranges::find(plan.cluster.datacenters, plan.ranks.front().datacenter,
                                       &cluster::Datacenter::name);
   CHECK(here != plan.cluster.datacenters.end(), "no datacenter {}", plan.ranks.front().datacenter);
   const cost::PrefillTime time = TRY(cost::prefill_time(
       plan.prefill->model, *here, cost::ShardHop::kScaleOut, options.prompt_load));
-  return launch::PromptLoad{.tokens = options.prompt_load,
-                            .layers = plan.prefill->model.layers,
-                            .layer_ns = std::max<int64_t>(round_to_ns(time.layer).ns, 1),
-                            .ends_ns = round_to_ns(time.ends).ns};
+  return join::PromptLoad{.tokens = options.prompt_load,
+                          .layers = plan.prefill->model.layers,
+                          .layer_ns = std::max<int64_t>(round_to_ns(time.layer).ns, 1),
+                          .ends_ns = round_to_ns(time.ends).ns};
 }
 
 }  // namespace
 
-Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& options) {
+Result<std::optional<join::RunPrompts>> place_prompts(const TrainOptions& options) {
   if (options.prompt_weights.empty() && options.prompt_load == 0) return std::nullopt;
   if (!options.prompt_weights.empty() && options.prompt_load > 0)
     return unusable("--prompt-weights and --prompt-load: one of both");
@@ -157,19 +157,17 @@ Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& opti
   std::vector<std::vector<int32_t>> pipelines;
   for (const std::string& text : options.prompt_ranks)
     pipelines.push_back(TRY(parse_pipeline(text)));
-  launch::RunPrompts prompts{.pipelines = std::move(pipelines),
-                             .weights = options.prompt_weights,
-                             .socket = options.prompt_socket.empty()
-                                           ? options.out + "/prompts.socket"
-                                           : options.prompt_socket,
-                             .kv_bytes = static_cast<int64_t>(memory.value),
-                             .piece_ns = round_to_ns(piece).ns};
+  join::RunPrompts prompts{.pipelines = std::move(pipelines),
+                           .weights = options.prompt_weights,
+                           .socket = options.prompt_socket.empty() ? options.out + "/prompts.socket"
+                                                                   : options.prompt_socket,
+                           .kv_bytes = static_cast<int64_t>(memory.value),
+                           .piece_ns = round_to_ns(piece).ns};
   say_to_ranks(prompts);
   return prompts;
 }
 
-Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
-                  launch::RunPrompts& prompts) {
+Status place_gaps(const TrainOptions& options, const plan::Plan& plan, join::RunPrompts& prompts) {
   const bool load = options.prompt_load > 0;
   if (!load) TRY(check_shards(options, plan, prompts));
   if (load) {
@@ -184,7 +182,7 @@ Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
       TRY(command::predict(plan, kIterations, command::command_line("simulate", options.in)));
   std::vector<prefill::RankPlan> plans = TRY(prefill::rank_plans(steady.trace));
   for (int32_t rank = 0; rank < std::ssize(plans); ++rank) {
-    const bool answers = load || launch::pipeline_of(prompts, rank);
+    const bool answers = load || join::pipeline_of(prompts, rank);
     if (!answers || plans[rank].computations.empty()) continue;
     prompts.gaps.push_back({rank, std::move(plans[rank])});
   }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/value.h"
-#include "perform/launch/run_prompts.h"
+#include "perform/join/run_prompts.h"
 #include "spec/plan/plan.h"
 #include "spec/trace/trace.h"
 #include "ui/perform_commands/perform_commands.h"
@@ -16,13 +16,13 @@ namespace tombolo::perform_commands {
 // What --prompt-weights or --prompt-load ask for, in this process' environment: also for ranks that
 // others start with it. Nothing: neither was given. Unusable: no model there, values out of range,
 // both.
-Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& options);
+Result<std::optional<join::RunPrompts>> place_prompts(const TrainOptions& options);
 
 // The same with what follows from the Plan: the gaps of the ranks that answer, by its prediction,
 // and how long a layer of a load takes by the law `prefill`. Ranks that were started elsewhere
 // foresee no gaps. Unusable: a rank that there is not, a load on devices that compute or without
 // [prefill], or of prompts that are too long.
-Status place_gaps(const TrainOptions& options, const plan::Plan& plan, launch::RunPrompts& prompts);
+Status place_gaps(const TrainOptions& options, const plan::Plan& plan, join::RunPrompts& prompts);
 
 // From the records of the ranks that answered prompts.
 struct PromptUse {

@@ -5,10 +5,10 @@
 #include <iostream>
 
 #include "base/check.h"
-#include "perform/launch/berths.h"
-#include "perform/launch/membership.h"
-#include "perform/launch/returning_worker.h"
-#include "perform/launch/spare.h"
+#include "perform/join/membership.h"
+#include "perform/run/returning_worker.h"
+#include "perform/run/spare.h"
+#include "perform/run/worker_placement.h"
 #include "ui/command/input.h"
 #include "ui/perform_commands/launched.h"
 
@@ -22,32 +22,31 @@ constexpr int kRestarts = 3;  // that a spare takes the run to have, unless it i
 }
 
 // How it waits for the seat of `rank`, or for any.
-Result<launch::SpareOptions> waiting(const TrainOptions& options,
-                                     const launch::LaunchedRank& launched) {
-  launch::SpareOptions out{.start = TRY(worker_start(options, launched)),
-                           .asked_to_end = launch::asked_to_end,
-                           .log = [](const std::string& line) { std::cerr << line << "\n"; }};
+Result<run::SpareOptions> waiting(const TrainOptions& options, const join::LaunchedRank& launched) {
+  run::SpareOptions out{.start = TRY(worker_start(options, launched)),
+                        .asked_to_end = run::asked_to_end,
+                        .log = [](const std::string& line) { std::cerr << line << "\n"; }};
   if (const auto islands = TRY(cluster::islands_of_environment())) out.network = islands->network;
-  if (!out.start.token) out.journal = launch::Membership::journal_path(options.out);
+  if (!out.start.token) out.journal = join::Membership::journal_path(options.out);
   return out;
 }
 
 }  // namespace
 
-Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched) {
+Error return_as(const TrainOptions& options, const join::LaunchedRank& launched) {
   CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
-  launch::pass_signals_to_worker();
+  run::pass_signals_to_worker();
   const auto start = waiting(options, launched);
   if (!start) return start.error();
   SystemClock clock;
-  const auto status = launch::return_in_seat(*start, options.restarts.value_or(0),
-                                             launch::system_processes(), clock);
+  const auto status =
+      run::return_in_seat(*start, options.restarts.value_or(0), run::system_processes(), clock);
   if (!status) return status.error();
   end_as(*status);
 }
 
 Status wait_as_spare(const TrainOptions& options) {
-  launch::pass_signals_to_worker();
+  run::pass_signals_to_worker();
   const plan::Plan plan = TRY(command::load_plan(options.in));
   const auto ranks = static_cast<int32_t>(plan.ranks.size());
   if (!options.datacenter.empty() && !plan.cluster.find(options.datacenter)) {
@@ -57,14 +56,14 @@ Status wait_as_spare(const TrainOptions& options) {
         fmt::format("--datacenter {}: the job has no datacenter of that name", options.datacenter),
         fmt::format("one of {}", fmt::join(names, ", ")));
   }
-  launch::SpareOptions spare =
+  run::SpareOptions spare =
       TRY(waiting(options, {.launcher = "--spare", .rank = 1, .ranks = ranks}));
   spare.datacenter = options.datacenter;
   SystemClock clock;
-  const int status = TRY(launch::return_as_spare(spare, options.restarts.value_or(kRestarts),
-                                                 launch::system_processes(), clock));
+  const int status = TRY(run::return_as_spare(spare, options.restarts.value_or(kRestarts),
+                                              run::system_processes(), clock));
   if (status != 0) end_as(status);
-  if (launch::asked_to_end()) return failed("interrupted while waiting for a seat");
+  if (run::asked_to_end()) return failed("interrupted while waiting for a seat");
   return {};
 }
 

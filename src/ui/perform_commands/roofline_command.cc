@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/toml.h"
-#include "perform/launch/profile.h"
+#include "perform/run/profile.h"
 #include "predict/cost/device_from_rates.h"
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
@@ -58,13 +58,13 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
   std::cerr << fmt::format("measuring products, memory and layers for about {}\n",
                            brief(Seconds{options.seconds}));
   const std::vector<plan::DeviceRates> ranks =
-      TRY(launch::measure_devices({.threads = options.threads,
-                                   .ranks = options.ranks,
-                                   .hidden = options.hidden,
-                                   .budget = Seconds{options.seconds},
-                                   .worker_program = options.worker}));
+      TRY(run::measure_devices({.threads = options.threads,
+                                .ranks = options.ranks,
+                                .hidden = options.hidden,
+                                .budget = Seconds{options.seconds},
+                                .worker_program = options.worker}));
   const cluster::Device device = TRY(cost::device_from_rates(ranks, "cpu"));
-  const std::string machine = launch::machine_name();
+  const std::string machine = run::machine_name();
   TRY(write_file(options.out, device_text(device, machine, options)));
   if (options.json) {
     Value::Array measured;

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "perform/launch/stop_signals.h"
+#include "perform/run/stop_signals.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
@@ -70,7 +70,8 @@ std::string run_lines(const Value& status) {
       out += fmt::format("  {:.0f} tokens/s", number(status, "tokens_per_s"));
     out += fmt::format("  {} to go", brief(Seconds{number(status, "remaining_s")}));
   }
-  return out + fmt::format("\nschedule {}, running for {}\n", word(status, "schedule"),
+  const std::string phase = has(status, "phase") ? word(status, "phase") + ", " : "";
+  return out + fmt::format("\n{}schedule {}, running for {}\n", phase, word(status, "schedule"),
                            brief(Seconds{std::round(number(status, "run_s"))}));
 }
 
@@ -134,7 +135,7 @@ Status status(const StatusOptions& options, std::ostream& out) {
     if (options.at.empty()) return status_page_of(options.out);
     return transport::http_page(TRY(transport::parse_address(options.at)), "/status");
   };
-  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  run::StopSignals signals(run::SecondSignal::kEnds);
   SystemClock clock;
   for (bool first = true;; first = false) {
     const auto text = page();

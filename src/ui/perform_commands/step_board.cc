@@ -13,28 +13,30 @@ namespace {
 
 struct Column {
   const char* name;
-  std::optional<double> (*value)(const plan::Plan& plan, const launch::Progress& progress);
+  std::optional<double> (*value)(const plan::Plan& plan, const observe::Progress& progress);
 };
 
 constexpr Column kColumns[] = {
-    {"loss", [](const plan::Plan&, const launch::Progress& p) { return p.loss; }},
-    {"gradient_norm", [](const plan::Plan&, const launch::Progress& p) { return p.gradient_norm; }},
+    {"loss", [](const plan::Plan&, const observe::Progress& p) { return p.loss; }},
+    {"gradient_norm",
+     [](const plan::Plan&, const observe::Progress& p) { return p.gradient_norm; }},
     {"learning_rate",
-     [](const plan::Plan& plan, const launch::Progress& p) -> std::optional<double> {
+     [](const plan::Plan& plan, const observe::Progress& p) -> std::optional<double> {
        if (!p.loss && !p.update_skipped) return std::nullopt;  // nothing is trained
        return update::learning_rate(plan.optimizer, plan.run.steps, p.step);
      }},
     {"update_skipped",
-     [](const plan::Plan&, const launch::Progress& p) {
+     [](const plan::Plan&, const observe::Progress& p) {
        return std::optional(p.update_skipped ? 1.0 : 0.0);
      }},
-    {"tokens_per_s", [](const plan::Plan&, const launch::Progress& p) { return p.tokens_per_s; }},
-    {"iteration_s",
-     [](const plan::Plan&, const launch::Progress& p) { return std::optional(p.iteration.value); }},
+    {"tokens_per_s", [](const plan::Plan&, const observe::Progress& p) { return p.tokens_per_s; }},
+    {"iteration_s", [](const plan::Plan&,
+                       const observe::Progress& p) { return std::optional(p.iteration.value); }},
     {"mfu", [](const plan::Plan& plan,
-               const launch::Progress& p) { return cost::mfu_of(plan, p.iteration); }},
-    {"wan_wait_share",
-     [](const plan::Plan&, const launch::Progress& p) { return std::optional(p.wan_wait_share); }}};
+               const observe::Progress& p) { return cost::mfu_of(plan, p.iteration); }},
+    {"wan_wait_share", [](const plan::Plan&, const observe::Progress& p) {
+       return std::optional(p.wan_wait_share);
+     }}};
 constexpr const char* kEvaluation = "evaluation_loss";
 
 }  // namespace
@@ -53,7 +55,7 @@ Result<StepBoard> StepBoard::open(const std::string& folder, const plan::Plan& p
   columns.emplace_back(kEvaluation);
   board::Board board =
       TRY(board::Board::open({.folder = folder,
-                              .provenance = std::string(to_name(launch::provenance_of(plan))),
+                              .provenance = std::string(to_name(observe::provenance_of(plan))),
                               .columns = std::move(columns),
                               .host = host_name().empty() ? "host" : host_name(),
                               .process = getpid(),
@@ -66,7 +68,7 @@ bool StepBoard::is_evaluated(int64_t step) const {
   return step == plan_->run.steps || (every > 0 && step % every == 0);
 }
 
-void StepBoard::show(const launch::Progress& progress) {
+void StepBoard::show(const observe::Progress& progress) {
   if (waiting_) {
     const Waiting before = *std::exchange(waiting_, std::nullopt);
     const bool is_known = progress.evaluated_step == before.progress.step;
@@ -80,13 +82,13 @@ void StepBoard::show(const launch::Progress& progress) {
   }
 }
 
-void StepBoard::finish(const launch::RunSummary* summary) {
+void StepBoard::finish(const observe::RunSummary* summary) {
   if (!waiting_) return;
   const Waiting last = *std::exchange(waiting_, std::nullopt);
   write(last.progress, last.wall_s, summary ? summary->evaluation_loss : std::nullopt);
 }
 
-void StepBoard::write(const launch::Progress& progress, double wall_s,
+void StepBoard::write(const observe::Progress& progress, double wall_s,
                       std::optional<double> evaluation) {
   if (!board_) return;
   std::vector<std::optional<double>> values;

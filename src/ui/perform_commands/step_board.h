@@ -10,7 +10,7 @@
 #include <string>
 
 #include "perform/board/board.h"
-#include "perform/launch/run_book.h"
+#include "perform/observe/progress_tracker.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::perform_commands {
@@ -24,17 +24,17 @@ class StepBoard {
   static Result<StepBoard> open(const std::string& folder, const plan::Plan& plan,
                                 WallSeconds wall_seconds, Note note);
 
-  void show(const launch::Progress& progress);
+  void show(const observe::Progress& progress);
   // Nothing: the run ended without an answer.
-  void finish(const launch::RunSummary* summary);
+  void finish(const observe::RunSummary* summary);
 
  private:
   StepBoard(board::Board board, const plan::Plan& plan, WallSeconds wall_seconds, Note note);
   bool is_evaluated(int64_t step) const;
-  void write(const launch::Progress& progress, double wall_s, std::optional<double> evaluation);
+  void write(const observe::Progress& progress, double wall_s, std::optional<double> evaluation);
 
   struct Waiting {
-    launch::Progress progress;
+    observe::Progress progress;
     double wall_s = 0;
   };
   std::optional<board::Board> board_;  // none: it could not be written to

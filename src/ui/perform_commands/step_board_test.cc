@@ -29,8 +29,8 @@ class StepBoardTest : public FolderTest {
     CHECK(board, "{}", board.error().text());
     return std::move(*board);
   }
-  static launch::Progress step(int64_t step, int64_t evaluated = 0, double evaluation = 0) {
-    launch::Progress out{.step = step, .loss = 5.0, .evaluated_step = evaluated};
+  static observe::Progress step(int64_t step, int64_t evaluated = 0, double evaluation = 0) {
+    observe::Progress out{.step = step, .loss = 5.0, .evaluated_step = evaluated};
     out.iteration = Seconds{0.5};
     out.tokens_per_s = 4;
     out.wan_wait_share = 0.25;
@@ -60,7 +60,7 @@ TEST_F(StepBoardTest, AnEvaluationStandsBesideTheStepThatItFollows) {
   board.show(step(3, 2, 4.5));
   board.show(step(4, 2, 4.5));
   board.show(step(5, 2, 4.5));  // that of step 4 is lost, as where a rank was
-  const launch::RunSummary summary{.evaluation_loss = 4.25};
+  const observe::RunSummary summary{.evaluation_loss = 4.25};
   board.finish(&summary);
   board.finish(&summary);
   EXPECT_THAT(rows("evaluation_loss"), ElementsAre("1:", "2:4.5", "3:", "4:", "5:4.25"));

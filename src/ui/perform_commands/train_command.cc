@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "perform/launch/launcher.h"
-#include "perform/launch/stop_signals.h"
-#include "perform/launch/supervisor.h"
+#include "perform/run/launcher.h"
+#include "perform/run/stop_signals.h"
+#include "perform/run/supervisor.h"
 #include "perform/weights/weight_folder.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/compare.h"
@@ -56,7 +56,7 @@ struct Exposed {
   }
 };
 
-void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
+void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary,
                 const trace::Comparison& comparison, const Exposed& exposed,
                 const std::string& predicted_path) {
   const trace::Provenance provenance = summary.trace.header.provenance;
@@ -109,7 +109,7 @@ void add_fresh_share(const trace::Trace& trace, Value::Table& answer) {
   if (count > 0) answer.emplace_back("fresh_share", sum / real(count));
 }
 
-void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
+void print_answer(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary,
                   const trace::Comparison& comparison, const Exposed& exposed,
                   const std::string& predicted_path) {
   const trace::MachineWords machine = trace::machine_words(summary.trace);
@@ -140,11 +140,11 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSu
 }
 
 // What was asked for. `islands` and `launched`: where and by whom this process was started.
-Result<launch::LaunchOptions> launch_options(const TrainOptions& options,
-                                             const std::optional<cluster::Islands>& islands,
-                                             const std::optional<launch::LaunchedRank>& launched,
-                                             int restarts) {
-  launch::LaunchOptions launch;
+Result<run::LaunchOptions> launch_options(const TrainOptions& options,
+                                          const std::optional<cluster::Islands>& islands,
+                                          const std::optional<join::LaunchedRank>& launched,
+                                          int restarts) {
+  run::LaunchOptions launch;
   launch.islands = islands;
   launch.security = {options.credentials, options.plain_tcp};
   if (launched) {
@@ -301,17 +301,17 @@ void add_prompt_words(CLI::App* words, TrainOptions& options) {
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
-  std::optional<launch::RunPrompts> prompts = TRY(place_prompts(options));
+  std::optional<join::RunPrompts> prompts = TRY(place_prompts(options));
   if (options.spare) return wait_as_spare(options);
-  const std::optional<launch::LaunchedRank> launched = TRY(find_launched_rank());
+  const std::optional<join::LaunchedRank> launched = TRY(find_launched_rank());
   // Launchers start again what they started, unless somebody asks for it.
   const int restarts = options.restarts.value_or(launched ? 0 : 3);
   if (launched && launched->rank > 0)
     return fail(restarts > 0 ? return_as(options, *launched) : join_run(options, *launched));
   // From here on this is the launcher, and may be killed.
-  const launch::Life life = restarts > 0 ? launch::supervise(restarts) : launch::Life{};
+  const run::Life life = restarts > 0 ? run::supervise(restarts) : run::Life{};
   plan::Plan plan = TRY(command::load_plan(options.in));
-  TRY(launch::check_performable(plan));
+  TRY(run::check_performable(plan));
   if (launched) TRY(check_size(plan, *launched));
   TRY(place_checkpoints(options, plan));
   TRY(place_weights(options, plan));
@@ -326,9 +326,8 @@ Status train(const TrainOptions& options, std::ostream& out) {
                         brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
 
   // A launcher may well send several signals, when it wants one thing.
-  launch::StopSignals signals(launched ? launch::SecondSignal::kIgnored
-                                       : launch::SecondSignal::kEnds);
-  launch::LaunchOptions launch = TRY(launch_options(options, islands, launched, restarts));
+  run::StopSignals signals(launched ? run::SecondSignal::kIgnored : run::SecondSignal::kEnds);
+  run::LaunchOptions launch = TRY(launch_options(options, islands, launched, restarts));
   if (launched) {
     line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",
                           launched->ranks, launched->launcher, launch.rendezvous->at.text()));
@@ -340,7 +339,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   }
   launch.all_ended = life.number > 0 && !launched;
   std::optional<StepBoard> board;
-  launch.on_progress = [&](const launch::Progress& progress) {
+  launch.on_progress = [&](const observe::Progress& progress) {
     line.show(progress);
     if (board) board->show(progress);
     if (life.step) life.step->store(progress.step);
@@ -348,7 +347,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
   launch.on_note = [&](const std::string& text) { line.note(text); };
   launch.stop = &signals.flag();
-  launch::Telemetry telemetry(plan, clock);
+  observe::Telemetry telemetry(plan, clock);
   launch.telemetry = &telemetry;
   const auto watched = TRY(WatchedRun::open(options.metrics, telemetry));
   // The prediction is on disk before anything has happened, and after all that could be refused.
@@ -364,13 +363,13 @@ Status train(const TrainOptions& options, std::ostream& out) {
                           watched->address().text(), options.out));
     return {};
   };
-  launch::allow_many_files();
-  const Result<launch::RunSummary> run = launch::launch(plan, launch, clock);
+  run::allow_many_files();
+  const Result<observe::RunSummary> run = run::launch(plan, launch, clock);
   if (board) board->finish(run ? &*run : nullptr);
   line.finish();
   if (!run) return fail(run.error());
 
-  const launch::RunSummary& summary = *run;
+  const observe::RunSummary& summary = *run;
   const trace::Comparison comparison = TRY(trace::compare(prediction.trace, summary.trace));
   const Exposed exposed(prediction.trace, summary.trace);
   if (!options.json) {

@@ -50,7 +50,7 @@ Status enter_network(const std::string& network) {
 }  // namespace
 
 Result<std::unique_ptr<WatchedRun>> WatchedRun::open(const std::string& address,
-                                                     const launch::Telemetry& telemetry) {
+                                                     const observe::Telemetry& telemetry) {
   const transport::Address at = TRY(transport::parse_address(address));
   std::unique_ptr<WatchedRun> run(new WatchedRun());
   run->door_ = TRY(during(

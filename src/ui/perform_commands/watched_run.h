@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "perform/launch/telemetry.h"
+#include "perform/observe/telemetry.h"
 #include "perform/transport/http_door.h"
 
 namespace tombolo::perform_commands {
@@ -17,7 +17,7 @@ class WatchedRun {
  public:
   // Serves the pages. Nobody is told where before announce().
   static Result<std::unique_ptr<WatchedRun>> open(const std::string& address,
-                                                  const launch::Telemetry& telemetry);
+                                                  const observe::Telemetry& telemetry);
   Status announce(const std::string& folder);
   ~WatchedRun();
   const transport::Address& address() const { return door_->address(); }

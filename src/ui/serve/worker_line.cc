@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/launch/child_process.h"
+#include "perform/run/child_process.h"
 
 namespace tombolo::serve {
 
@@ -51,20 +51,20 @@ Result<std::unique_ptr<WorkerLine>> WorkerLine::to_run(const std::string& path) 
 
 Result<std::unique_ptr<WorkerLine>> WorkerLine::to_child(const Child& child) {
   const std::string program =
-      child.program.empty() ? TRY(launch::sibling_program("tombolo-worker")) : child.program;
+      child.program.empty() ? TRY(run::sibling_program("tombolo-worker")) : child.program;
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return failed(fmt::format("no socket for the worker: {}", std::strerror(errno)));
   setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &kReadsAfter, sizeof kReadsAfter);
   const std::string threads = fmt::format("{}", child.threads);
-  const auto pid = launch::spawn(
-      {.program = program,
-       .arguments = {"generate", "--weights", child.weights, "--context",
-                     fmt::format("{}", child.context), "--kv-bytes",
-                     fmt::format("{}", child.kv_bytes), "--requests",
-                     fmt::format("{}", child.requests), "--threads", threads},
-       .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
-       .stdout_fd = ends[1]});
+  const auto pid =
+      run::spawn({.program = program,
+                  .arguments = {"generate", "--weights", child.weights, "--context",
+                                fmt::format("{}", child.context), "--kv-bytes",
+                                fmt::format("{}", child.kv_bytes), "--requests",
+                                fmt::format("{}", child.requests), "--threads", threads},
+                  .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
+                  .stdout_fd = ends[1]});
   ::close(ends[1]);
   if (pid) return std::unique_ptr<WorkerLine>(new WorkerLine(ends[0], *pid));
   ::close(ends[0]);
@@ -75,17 +75,17 @@ WorkerLine::~WorkerLine() {
   ::close(socket_);
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
-  launch::await_exit(pid_);
+  run::await_exit(pid_);
 }
 
 void WorkerLine::hang_up() { shutdown(socket_, SHUT_RDWR); }
 
 Error WorkerLine::ended_early() {
-  const int status = launch::await_exit(std::exchange(pid_, -1));
+  const int status = run::await_exit(std::exchange(pid_, -1));
   const bool unusable = WIFEXITED(status) && WEXITSTATUS(status) == 2;
   return {unusable ? ErrorCode::kUnusable : ErrorCode::kFailed,
           fmt::format("the worker ended before its model was ready: {}; it says why above",
-                      launch::describe_exit(status)),
+                      run::describe_exit(status)),
           {},
           ""};
 }

@@ -1,0 +1,73 @@
+// What the datacenters send each other of one group of gradients in one iteration instead of the
+// group: a sparse update of each, and what becomes of all of them.
+//
+//   update of a datacenter   the blocks with the largest norms of what it has not sent yet, or of
+//                            each chunk the largest numbers (perform/compress); what stays behind is
+//                            its residual, which its leader keeps from iteration to iteration
+//   the merge                the sum of all, block by block, in the order of the datacenters
+//
+// Knows neither ranks nor links (group_sum.h sends and hears). Everyone decodes the same bytes, its
+// own datacenter's included, so all replicas merge the same bits. Cost: of a leader one pass over the
+// group, 12 bytes an element; of everyone O(blocks) for each datacenter.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "perform/compress/chunks.h"
+#include "perform/compress/compressor.h"
+#include "perform/compress/merge.h"
+#include "perform/exchange/datacenter_updates.h"
+#include "spec/plan/exchange_settings.h"
+
+namespace tombolo::exchange {
+
+// As the Plan says of blocks; of chunks, where it selects them.
+compress::CompressOptions compress_options(const plan::Exchange& exchange);
+std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange);
+
+// Of a selection in this iteration, or outer step: a function of its number alone, so nothing of it belongs into a
+// checkpoint.
+compress::SelectionState selection_state(const compress::CompressOptions& options,
+                                         int64_t iteration);
+
+class SparseUpdates final : public DatacenterUpdates {
+ public:
+  struct Options {
+    size_t datacenters = 2;
+    size_t own = 0;
+    int64_t iteration = 1;
+    compress::CompressOptions compress;
+    std::optional<compress::ChunkOptions> chunks;  // instead of blocks
+  };
+  // `gradient` is the datacenter's sum when its update is asked for; `residual` is as long, or empty
+  // where another replica leads. `compressor` is made with the same options. All outlive it, the
+  // gradient until is_taken().
+  SparseUpdates(const Options& options, std::span<const float> gradient, std::span<float> residual,
+                compress::BlockCompressor& compressor);
+
+  // Fails where a gradient is no finite number.
+  Result<link::Payload> give(size_t datacenter) override;
+  Status take(size_t datacenter, const link::Payload& update) override;
+
+  // The gradient is not looked at any more.
+  bool is_taken() const { return residual_.empty() || made_; }
+  // All are there.
+  compress::Merged merged() const;
+
+ private:
+  Status make();
+  Result<compress::Blocks> decoded(const link::Payload& update) const;
+
+  const Options options_;
+  const std::span<const float> gradient_;
+  const std::span<float> residual_;
+  compress::BlockCompressor& compressor_;
+  bool made_ = false;
+  std::vector<link::Payload> bytes_;                       // by datacenter
+  std::vector<std::optional<compress::Blocks>> unpacked_;  // the same
+};
+
+}  // namespace tombolo::exchange

@@ -1,0 +1,137 @@
+// What launcher and ranks say to each other, over the same Endpoint that carries tensors.
+//
+//   rank     -> launcher   hello, inventory, unreached*, ready, progress*, evaluation*, shard*,
+//                          committed*, missed*, links*, finished | failure
+//   launcher -> rank       survey, start, meet*, go, commit*, drop*, retire*, over | stop
+//
+//   a spare  -> launcher   waiting;   launcher -> a spare   seat | over | stop
+//
+// and all the time, from before hello to the end, beats and leases (control/lease.h), and requests
+// for pieces of files and the pieces, in both directions (file_pieces.h). The answer to the first
+// beat says the epoch, which the rank's links to others carry from then on.
+//
+// The launcher has the rank after the last. A message is JSON with one key, its kind:
+// {"progress": {"iteration": 3, ...}}; a piece of a file has its bytes behind that and a newline.
+// All have one tag: they arrive in the order they were sent.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "perform/control/lease.h"
+#include "perform/join/dialling.h"
+#include "perform/kernels/activity.h"
+#include "perform/link/message.h"
+#include "perform/observe/link_report.h"
+#include "perform/stage/iteration_report.h"
+#include "perform/state/state_message.h"
+#include "perform/trust/credentials.h"
+
+namespace tombolo::join {
+
+inline constexpr link::Tag kControlTag{0, 0};
+
+// I am there, and my neighbours reach me at this address.
+struct Hello {
+  static constexpr const char* kKind = "hello";
+  int64_t pid = 0;
+  std::string address;  // "10.77.1.2:40123"
+  int32_t reach = 0;    // Reach (dialling.h), as the rank sees it, then as the launcher does
+};
+// The Plan, everybody's address, and where to begin.
+struct Start {
+  static constexpr const char* kKind = "start";
+  Value plan;
+  std::vector<std::string> addresses;  // by rank
+  std::vector<int32_t> reach;          // by rank; empty: all can be reached
+  int32_t splice_port = 0;             // of the launcher's host, where neither of two can be
+  int64_t epoch = 0;                   // of the run; shards carry it
+  int64_t first_iteration = 1;
+  std::optional<state::Manifest> state;  // all begin with it; left out: from the beginning
+  int64_t state_epoch = 0;               // in which it was kept; 0: it is of a checkpoint
+  bool keep = false;                     // leaves its state when stopped (state_snapshot.h)
+};
+// From a spare (spare.h): I wait for a seat of this datacenter; empty: of any. Or for this one alone.
+struct Waiting {
+  static constexpr const char* kKind = "waiting";
+  std::string datacenter;
+  int32_t rank = -1;  // -1: whichever is free
+};
+// To a spare: this rank's seat is free, take it.
+struct VacantSeat {
+  static constexpr const char* kKind = "seat";
+  int32_t rank = 0;
+};
+// I tried in vain to reach this neighbour that way (dialling.h).
+struct Unreached {
+  static constexpr const char* kKind = "unreached";
+  int32_t peer = 0;
+  Dialling dialling = Dialling::kLowerCalls;
+  std::string reason;
+};
+// Try to reach this neighbour that way from now on; it is told the same of you.
+struct Meet {
+  static constexpr const char* kKind = "meet";
+  int32_t peer = 0;
+  Dialling dialling = Dialling::kLowerCalls;
+  int32_t splice_port = 0;  // of the launcher's host, for a splice
+};
+// Kernels are loaded, links are up.
+struct Ready {
+  static constexpr const char* kKind = "ready";
+};
+// Everybody is ready: time 0 of the Trace.
+struct Go {
+  static constexpr const char* kKind = "go";
+  int64_t origin_ns = 0;
+};
+struct ProgressReport {
+  static constexpr const char* kKind = "progress";
+  stage::IterationReport report;
+};
+struct EvaluationReport {
+  static constexpr const char* kKind = "evaluation";
+  stage::Evaluation evaluation;
+};
+// How my links are doing, and what my threads; every second or so. Now and then, with which
+// certificate my host would connect.
+struct LinksReport {
+  static constexpr const char* kKind = "links";
+  std::vector<observe::LinkReport> links;
+  kernels::Activity::Report activity = {};
+  std::optional<trust::CertificateFacts> certificate = {};
+};
+// Everybody stops, and this is why.
+struct Stop {
+  static constexpr const char* kKind = "stop";
+  std::string reason;
+  bool again = false;  // the run goes on with a new epoch: its state is wanted
+};
+struct BeatReport {
+  static constexpr const char* kKind = "beat";
+  control::Beat beat;
+};
+struct LeaseGrant {
+  static constexpr const char* kKind = "lease";
+  control::Grant grant;
+};
+
+using ControlMessage =
+    std::variant<Hello, state::Survey, state::Inventory, Start, Ready, Go, ProgressReport,
+                 EvaluationReport, state::ShardReport, state::Commit, state::Committed,
+                 state::Retire, state::FileRequest, state::FilePiece, LinksReport, state::Finished,
+                 state::Failure, state::Over, Stop, BeatReport, LeaseGrant, Unreached, Meet,
+                 Waiting, VacantSeat, state::Missed, state::Drop>;
+
+// What is said about files, as one of them.
+ControlMessage control_message(const state::StateMessage& message);
+
+link::Payload encode(const ControlMessage& message);
+Result<ControlMessage> decode(const link::Payload& payload);
+
+}  // namespace tombolo::join

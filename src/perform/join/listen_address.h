@@ -1,0 +1,37 @@
+// Where a process listens, and where others call it. Behind network address translation
+// these are two addresses: a cloud host listens on 10.0.0.5, and is called at 203.0.113.7.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "perform/control/lease.h"
+#include "perform/transport/address.h"
+#include "perform/transport/endpoint.h"
+
+namespace tombolo::join {
+
+struct ListenAddress {
+  std::string listen = {};          // an address of this host, or all of them: "0.0.0.0", "::"
+  std::string advertised = {};      // others call this one; empty: the one on which it listens
+  std::string here = {};            // processes of this host call this one
+  transport::PortRange ports = {};  // of ranks; any where left out
+  bool no_inbound = false;          // nobody can call it; it calls (dialling.h)
+  bool operator==(const ListenAddress&) const = default;
+};
+
+// For the coordinator, which others call at the rendezvous, and for the other ranks: `wanted`, where what was left
+// out follows from the rendezvous. Unusable where nobody could call it, or this host has no such address. Asks the kernel.
+Result<ListenAddress> coordinator_address(const transport::Address& rendezvous,
+                                          const ListenAddress& wanted);
+Result<ListenAddress> rank_address(const transport::Address& rendezvous,
+                                   const ListenAddress& wanted);
+
+// A connection between launcher and rank that is reset, as gateways do, is called again at once,
+// and nothing that it carried is lost. Who has not called within kCallAgainMax has ended: so a
+// killed process of another host is known by then. Silence is for leases to judge, which may last
+// as long as the longest cut that is borne.
+inline constexpr SimDuration kCallAgainMax{2'000'000'000};
+void bear_resets(transport::Endpoint::Options& door, const control::LeaseTerms& terms);
+
+}  // namespace tombolo::join

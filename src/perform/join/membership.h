@@ -1,0 +1,100 @@
+// Membership: a run's coordinator (control/coordinator.h) and its journal, between the launcher's
+// thread, which hears what becomes of ranks, and the threads that answer their heartbeats.
+//
+// The coordinator decides, the launcher carries out: it tells what became of a rank, and asks
+// halted() whether the epoch goes on, and whether there is another. Losses are counted there alone.
+// The doors of an epoch take every rank once, so a rank that is lost while all gather halts the
+// epoch, too.
+//
+// The journal lies in the output folder as long as the run goes on. One that is found there is of a
+// launcher that was killed: the next one with the same Plan goes on with that run.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "perform/control/coordinator.h"
+#include "perform/control/journal.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::join {
+
+struct MembershipOptions {
+  std::string output;      // where the journal lies; empty: none, then nobody goes on with the run
+  bool all_ended = false;  // no process of an earlier launcher lives, so nobody waits for it
+  control::LeaseTerms terms;
+  int losses_max = 0;                     // in a row, without a new step in between
+  std::optional<SimDuration> gather_max;  // for all ranks to come; left out: as long as it takes
+};
+
+class Membership {
+ public:
+  // Unusable where another launcher works in this folder, or the journal is damaged.
+  static std::string journal_path(const std::string& output) { return output + "/journal"; }
+  static Result<std::unique_ptr<Membership>> open(const plan::Plan& plan,
+                                                  const MembershipOptions& options,
+                                                  const Clock& clock);
+
+  // Whether `open` would find this Plan's run cut short in that folder. Touches nothing there.
+  static Result<bool> was_cut_short(const plan::Plan& plan, const std::string& output);
+
+  // The journal's run was cut short, and this one goes on with it.
+  bool goes_on() const { return goes_on_; }
+  // And all its steps are done: the launcher before was killed behind that, so ranks may have ended
+  // and do not come again.
+  bool was_done() const { return was_done_; }
+  // The run's epoch now gathers. Before that, how long to wait, because members of an earlier
+  // epoch may still work.
+  std::optional<SimDuration> wait() const;
+  uint64_t epoch() const;
+
+  // The gathering of the present epoch begins: what halted the one before is forgotten.
+  void begin();
+  void came(int32_t rank);
+  // The answer to a heartbeat; any thread.
+  control::Grant beat(int32_t rank, const control::Beat& beat);
+  void ended(int32_t rank, const std::string& how);
+  // The epoch cannot go on, whoever is to blame.
+  void halt(const std::string& reason);
+  // Time passes, and somebody may have been silent for too long.
+  void tick();
+  // Everybody is to stop.
+  struct Halted {
+    std::string reason;           // "rank 1 (paris) was lost: ..."
+    bool again = true;            // another epoch gathers; else the run is over
+    std::optional<int32_t> lost;  // who is to blame, if somebody is
+  };
+  std::optional<Halted> halted() const;
+  // Everybody knows that all are here.
+  bool begun() const;
+  void stepped(int64_t step);
+  // Before ranks are told that they may end.
+  void done();
+  // A person was told how it ended: nobody goes on by itself.
+  void close(const std::string& reason);
+  // The disk refused an entry.
+  Status status() const;
+
+ private:
+  Membership(std::optional<control::Journal> journal, control::Coordinator coordinator,
+             const Clock& clock)
+      : clock_(clock), journal_(std::move(journal)), coordinator_(std::move(coordinator)) {}
+  // Of this rank's process in this epoch.
+  control::MemberId member(int32_t rank) const;
+  std::optional<control::Grant> carry_out();
+
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  std::optional<control::Journal> journal_;
+  control::Coordinator coordinator_;
+  std::optional<Halted> halted_;
+  Status status_;
+  bool goes_on_ = false;
+  bool was_done_ = false;
+};
+
+}  // namespace tombolo::join

@@ -1,0 +1,54 @@
+// The ring all-reduce as an exchange of messages: who sends which chunk to whom, and when.
+//
+// The data is cut into n chunks, one per rank. In step t, rank i sends chunk i - t to its successor
+// and gets chunk i - t - 1 from its predecessor (mod n). In the first n - 1 steps the receiver adds
+// what comes to its own; then rank i holds the whole sum of chunk i + 1, and n - 1 more steps carry
+// the sums around, where what comes replaces what was there.
+//
+// A chunk is summed from its own rank on around the ring: one fixed order, so all ranks end with
+// the same bits. Source: Patarasuk, Yuan, JPDC 69(2), 2009. Cost: 2 (n-1) messages per rank, of
+// 2 (n-1)/n of the data; as long as the law ring-all-reduce says (cost/collective.h) from when the
+// last rank is there.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "perform/kernels/kernels.h"
+#include "perform/kernels/messenger.h"
+
+namespace tombolo::kernels {
+
+struct RingStep {
+  int64_t step = 0;  // t, from 0
+  size_t chunk = 0;
+  bool sums = false;  // what comes is added; otherwise it replaces
+
+  bool operator==(const RingStep&) const = default;
+};
+
+// What a rank puts into the ring and takes out of it.
+struct RingWork {
+  std::function<Payload(const RingStep&)> give;  // this rank's present chunk
+  // What came from the predecessor.
+  std::function<Status(const RingStep&, link::Received)> take;
+  // May be empty: the next step's chunk, while the messages of this one are on their way. For
+  // chunks that do not depend on what comes.
+  std::function<void(const RingStep&)> prepare = {};
+};
+
+// Messages are tagged iteration, first + t; `first` is from kReplicaTensor on, and tells exchanges
+// of one iteration apart (replica_tensor). Fails with what the messenger or the work say.
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
+                     uint64_t first = kReplicaTensor);
+
+// Replaces `values` by their sum over all ranks of the ring, which call it with as many. Chunk c is
+// (x[c] + x[c + 1]) + ... + x[c - 1]: all ranks end with the same bits. Memory: one chunk more.
+Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values,
+                uint64_t first = kReplicaTensor);
+
+// Returns when every replica has called it: an empty message to each and from each, tagged
+// iteration, tensor.
+Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor = kReplicaTensor);
+
+}  // namespace tombolo::kernels

@@ -1,0 +1,38 @@
+#include "perform/kernels/state_layout.h"
+
+namespace tombolo::kernels {
+
+bool shards_optimizer(const plan::Plan& plan) {
+  return plan.parallelism.zero > 0 && plan.replicas() > 1;
+}
+
+bool holds_residuals(const plan::Plan& plan) {
+  return plan.exchange && plan.exchange->keeps_residuals() && plan.exchanges_gradients();
+}
+
+bool steps_locally(const plan::Plan& plan) {
+  return plan.exchange && plan.exchange->is_local() && plan.exchanges_gradients();
+}
+
+bool writes_parameters(const plan::Plan& plan, int32_t rank) {
+  const int32_t replica = plan.ranks[static_cast<size_t>(rank)].replica;
+  if (!steps_locally(plan)) return replica == 0 || !holds_residuals(plan);
+  const int32_t position = plan.ranks[static_cast<size_t>(rank)].stage;
+  const size_t home = plan.datacenter_index(rank);
+  for (const int32_t other : plan.replicas_of(position)) {
+    if (other != rank && plan.ranks[static_cast<size_t>(other)].replica < replica &&
+        plan.datacenter_index(other) == home) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string parameter_suffix(const plan::Plan& plan, int32_t rank) {
+  const int32_t first = plan.rank_of(0, 0);
+  if (!steps_locally(plan) || plan.datacenter_index(rank) == plan.datacenter_index(first))
+    return "";
+  return ".in." + plan.datacenter_of(rank).name;
+}
+
+}  // namespace tombolo::kernels

@@ -1,0 +1,26 @@
+// Which parts of a stage's state each of its replicas holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "spec/plan/plan.h"
+
+namespace tombolo::kernels {
+
+// Replicas of a stage hold a part of its state each, and write it: of the optimizer's (ZeRO-1), or of
+// what sparse updates have left back (exchange/sparse_updates.h; what all hold the first one writes).
+// With local steps those of one datacenter hold parameters of their own. Else all hold the same, and
+// the first one writes.
+bool shards_optimizer(const plan::Plan& plan);
+bool holds_residuals(const plan::Plan& plan);
+bool steps_locally(const plan::Plan& plan);
+inline bool shares_out_state(const plan::Plan& plan) {
+  return shards_optimizer(plan) || holds_residuals(plan) || steps_locally(plan);
+}
+// Whether this rank writes parameters and what belongs to them, and what their names end with:
+// ".in.DATACENTER" with local steps, but for the datacenter of the first replica.
+bool writes_parameters(const plan::Plan& plan, int32_t rank);
+std::string parameter_suffix(const plan::Plan& plan, int32_t rank);
+
+}  // namespace tombolo::kernels

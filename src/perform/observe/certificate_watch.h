@@ -1,0 +1,21 @@
+// Certificates of a run's hosts: one that is about to expire, or has, is reported once a day for as long
+// as the run lasts. Pure. Memory: bounded, whatever names ranks send.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "perform/trust/credentials.h"
+
+namespace tombolo::observe {
+
+class CertificateWatch {
+ public:
+  // What to say now of this host's certificate; mostly nothing.
+  std::string add(const trust::CertificateFacts& certificate, trust::WallTime now);
+
+ private:
+  std::map<std::string, trust::WallTime> said_;  // by name of the host
+};
+
+}  // namespace tombolo::observe

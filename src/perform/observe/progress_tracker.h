@@ -1,0 +1,115 @@
+// What the launcher knows of a run: which iterations all ranks have done, how long they took, what
+// the losses were, whether replicas still agree, and what stands in the summary at the end.
+//
+// Where a pipeline has replicas, each reports the loss of its own microbatches; the loss of the
+// iteration is the mean over all samples, summed in the order of replicas, so that it is the same
+// number whatever arrives first.
+//
+// Where gradients are exchanged while the next iteration begins, iterations overlap. One then takes
+// as long as from the end of the one before to its own: over many that is the period from start to
+// start.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "perform/stage/machine_load.h"
+#include "perform/stage/perform.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::observe {
+
+// For the progress line; one per iteration, once every rank is through with it.
+struct Progress {
+  int64_t step = 0;
+  int64_t steps = 0;
+  std::optional<double> loss;             // nats per token
+  std::optional<double> evaluation_loss;  // the newest, after evaluated_step
+  int64_t evaluated_step = 0;
+  std::optional<double> gradient_norm;  // before it was clipped
+  bool update_skipped = false;          // because it was no number
+  std::optional<double> tokens_per_s;   // not of a Plan without a model
+  Seconds iteration;
+  Seconds remaining;  // at the median pace so far
+  // Of the iteration, how much a rank waited for other datacenters: the mean over all ranks. Waits
+  // of messages include what their sender still computed.
+  double wan_wait_share = 0;
+};
+
+// What `tombolo train` answers with.
+struct RunSummary {
+  int64_t steps = 0;                 // done, those before a resume included
+  std::optional<double> first_loss;  // of this run's first iteration
+  std::optional<double> final_loss;
+  std::optional<double> evaluation_loss;  // after the last step
+  std::optional<double> tokens_per_s;     // at the median iteration
+  Seconds iteration;                      // median, without the warm-up (trace::warmup_of)
+  trace::Trace trace;                     // of all ranks
+  std::string trace_path;
+  std::string checkpoint;  // folder of the newest; empty: none was taken
+  int restarts = 0;        // after workers that were lost
+  stage::MachineLoad machine;
+};
+
+class ProgressTracker {
+ public:
+  ProgressTracker(const plan::Plan& plan, int64_t first_iteration);
+
+  // One rank's report; Progress when it was the last rank's. Fails, naming two ranks, where
+  // replicas of a stage hold different weights.
+  Result<std::optional<Progress>> add(int32_t rank, const stage::IterationReport& report);
+  void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
+
+  int64_t steps_done() const { return steps_done_; }
+  // The median, without the warm-up (trace::warmup_of); nothing before there is one.
+  std::optional<Seconds> usual_iteration() const { return usual_; }
+  RunSummary summary() const;  // without trace, checkpoint and machine
+
+ private:
+  struct Open {
+    size_t reports = 0;
+    SimTime start;
+    SimTime end;
+    SimDuration wan_wait = {};  // of all ranks
+    std::optional<double> gradient_norm;
+    bool update_skipped = false;
+    std::map<int32_t, double> losses;        // by rank, hence by replica
+    std::map<int32_t, std::string> digests;  // by rank
+  };
+  void check_rank(int32_t rank) const;
+  Status compare_replicas(int64_t iteration, const Open& open) const;
+  SimDuration duration_of(const Open& open) const;
+  Seconds median() const;
+
+  const plan::Plan& plan_;  // the launcher's
+  const int64_t steps_;
+  const std::optional<double> tokens_;  // per iteration
+  const size_t ranks_;
+  int64_t steps_done_;
+  std::map<int64_t, Open> open_;  // iterations that some ranks have done
+  std::vector<SimDuration> durations_;
+  std::optional<Seconds> usual_;     // of them
+  std::optional<SimTime> last_end_;  // of the iteration before
+  std::optional<double> first_loss_, final_loss_, evaluation_loss_;
+  int64_t evaluated_step_ = 0;
+  std::map<int32_t, stage::Evaluation> evaluations_;  // of that step, by rank
+};
+
+// Puts the ranks' parts together: header, order, tokens_per_s for every iteration, and where there
+// are replicas the "loss" and "evaluation_loss" that are the mean of theirs. Emulated as soon as
+// one rank is.
+trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
+                         const std::string& command, const std::string& version);
+
+// Of what the ranks of this Plan do: emulated as soon as one of them is.
+trace::Provenance provenance_of(const plan::Plan& plan);
+
+// None without a model.
+std::optional<double> tokens_per_iteration(const plan::Plan& plan);
+
+}  // namespace tombolo::observe

@@ -1,0 +1,97 @@
+// What can be predicted but not performed is refused by name, before any worker starts.
+#include "perform/run/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spec/schedule/schedule.h"
+#include "support/test_plan.h"
+
+namespace tombolo::run {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string complaint(const plan::Plan& plan) {
+  const Status status = check_performable(plan);
+  return status ? "performable" : status.error().text();
+}
+
+TEST(CheckPerformable, TakesEverySchedule) {
+  for (const std::string& name : layout::schedule_names()) {
+    const int chunks =
+        layout::mapping_of(*layout::find_schedule(name)) == layout::StageMapping::kLine ? 1 : 2;
+    const plan::Plan plan =
+        make_test_plan({.microbatches = 4, .schedule = name, .virtual_stages = chunks});
+    EXPECT_EQ(complaint(plan), "performable") << name;
+  }
+}
+
+TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
+  EXPECT_THAT(complaint(make_test_plan({.schedule = "interleaved", .virtual_stages = 40'000})),
+              HasSubstr("80000 stages: messages can be told apart for 65536 of them"));
+}
+
+TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
+  plan::Plan plan = make_test_plan({});
+  plan.parallelism.zero = 2;
+  EXPECT_THAT(complaint(plan),
+              HasSubstr("parallelism.zero = 2: can be predicted but not performed"));
+  plan = make_test_plan({});
+  plan.parallelism.tensor = 2;
+  for (layout::Placement& rank : plan.ranks) rank.shards = 2;
+  for (cluster::Datacenter& each : plan.cluster.datacenters) each.devices_per_node = 2;
+  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.tensor = 2: can be predicted but not"));
+  EXPECT_THAT(complaint(plan), HasSubstr("tensor = 1"));
+}
+
+TEST(CheckPerformable, RefusesRanksThatComputeBesideEmulatedOnes) {
+  plan::Plan plan = make_test_plan({});
+  plan.cluster.datacenters[1].device.kind = cluster::DeviceKind::kCpu;
+  EXPECT_THAT(complaint(plan), HasSubstr("rank 1 sits on"));
+  EXPECT_THAT(complaint(plan), HasSubstr("rank 0 on \"emulated:a100-80g\" and only waits"));
+  EXPECT_THAT(complaint(plan), HasSubstr("device = \"cpu\" in all datacenters"));
+}
+
+TEST(CheckPerformable, TakesCellsThatShareTheWanInTime) {
+  for (const char* schedule : {"1f1b", "atlas"}) {
+    EXPECT_EQ(
+        complaint(make_test_plan({.replicas = 2, .schedule = schedule, .sharing = "temporal"})),
+        "performable");
+  }
+}
+
+TEST(CheckPerformable, TakesSchedulesThatAPlanCarriesIfTheyAreSound) {
+  plan::Plan plan = make_test_plan({});
+  plan.given =
+      schedule::to_given(*schedule::build(layout::ScheduleKind::kGpipe, schedule::shape_of(plan)));
+  EXPECT_EQ(complaint(plan), "performable");
+  plan.given->ranks.pop_back();
+  EXPECT_THAT(complaint(plan), HasSubstr("given.ranks orders 1 ranks of 2"));
+}
+
+TEST(LauncherDeathTest, TheCommandLineHasBoundedItsNumbers) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  EXPECT_DEATH(static_cast<void>(launch(plan, {.restarts = -1}, clock)), "-1 restarts");
+  EXPECT_DEATH(static_cast<void>(launch(plan, {.end_max = {}}, clock)), "0 ns for workers to end");
+}
+
+TEST(LeaseTerms, LastAsLongAsTheGraceUnlessAskedOtherwise) {
+  const auto plain = lease_terms(std::nullopt, Seconds{60});
+  ASSERT_TRUE(plain) << plain.error().text();
+  EXPECT_EQ(plain->floor, plain->ceiling);
+  EXPECT_EQ(plain->floor, control::LeaseTerms{}.floor) << "the default of both";
+  const auto quick = lease_terms(Seconds{3}, Seconds{15});
+  ASSERT_TRUE(quick) << quick.error().text();
+  EXPECT_EQ(quick->floor, SimDuration{3'000'000'000});
+  EXPECT_EQ(quick->beat, SimDuration{250'000'000}) << "a twelfth";
+  EXPECT_EQ(quick->ceiling, SimDuration{15'000'000'000});
+  for (const auto& [lease, grace] :
+       {std::pair(20.0, 15.0), std::pair(0.5, 15.0), std::pair(3.0, 0.5), std::pair(3.0, 3601.0)}) {
+    EXPECT_FALSE(lease_terms(Seconds{lease}, Seconds{grace})) << lease << " of " << grace;
+  }
+}
+
+}  // namespace
+}  // namespace tombolo::run

@@ -1,0 +1,112 @@
+// What a launcher refuses before it starts anything (launcher.h).
+#include <algorithm>
+#include <tuple>
+
+#include "perform/kernels/emulated_kernels.h"
+#include "perform/run/launcher.h"
+#include "perform/stage/perform.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::run {
+
+Status check_performable(const plan::Plan& plan) {
+  TRY(plan::validate(plan));
+  const layout::Parallelism& p = plan.parallelism;
+  int64_t tensor = p.tensor;
+  for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
+  for (const auto& [name, degree, plain] :
+       {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
+        std::tuple("expert", p.expert, 1)}) {
+    if (degree == plain) continue;
+    return unusable(
+        fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
+                    "run pipelines and replicas, each on one device",
+                    name, degree),
+        fmt::format("{} = {}", name, plain));
+  }
+  if (p.zero > 1) {
+    return unusable(fmt::format("parallelism.zero = {}: can be predicted but not performed yet; "
+                                "replicas shard their optimizer state at most",
+                                p.zero),
+                    "zero = 1, or 0");
+  }
+  if (p.zero > 0 && plan.replicas_lie_apart()) {
+    return unusable(
+        "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "
+        "it can be predicted but not performed yet",
+        "zero = 0");
+  }
+  for (const layout::Placement& placement : plan.ranks) {
+    const cluster::Device& device = plan.device_of(placement.rank);
+    if (p.zero > 0 && device.kind == cluster::DeviceKind::kEmulated) {
+      return unusable("parallelism.zero = 1: emulated devices have no optimizer state to shard",
+                      "zero = 0, or device = \"cpu\"");
+    }
+    if (device.kind != cluster::DeviceKind::kAccelerator) continue;
+    return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
+                                placement.rank, device.name),
+                    fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
+  }
+  const auto is_emulated = [&](const layout::Placement& placement) {
+    return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
+  };
+  const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  const auto computing = std::find_if_not(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  if (emulated != plan.ranks.end() && computing != plan.ranks.end()) {
+    return unusable(
+        fmt::format("rank {} sits on \"{}\" and computes, rank {} on \"{}\" and only waits: what "
+                    "one sends is nothing that the other can use",
+                    computing->rank, plan.device_of(computing->rank).name, emulated->rank,
+                    plan.device_of(emulated->rank).name),
+        "device = \"cpu\" in all datacenters, or emulated ones in all");
+  }
+  if (!plan.has_model() && computing != plan.ranks.end()) {
+    return unusable(fmt::format("rank {} computes on \"{}\", and there is no model to compute",
+                                computing->rank, plan.device_of(computing->rank).name),
+                    "[model], or device = \"emulated:NAME\", which waits as [stage_times] says");
+  }
+  if (computing != plan.ranks.end()) {
+    if (const std::string departure = model::departure(plan.model); !departure.empty()) {
+      return unusable(
+          fmt::format("model.{}: such models can be predicted, not trained yet", departure),
+          "a model without it, or device = \"emulated:...\"");
+    }
+  }
+  if (!plan.pairs.empty() && computing != plan.ranks.end()) {
+    return unusable(fmt::format("the Plan has pairs, and rank {} computes on \"{}\", whose kernels "
+                                "run one pass at a time",
+                                computing->rank, plan.device_of(computing->rank).name),
+                    "a Plan without pairs, or device = \"emulated:<catalog name>\"");
+  }
+  TRY(kernels::check_byte_scale(plan));
+  if (plan.stages.size() > kernels::kStagesMax) {
+    return unusable(fmt::format("{} stages: messages can be told apart for {} of them",
+                                plan.stages.size(), kernels::kStagesMax),
+                    "a smaller parallelism.virtual_stages");
+  }
+  TRY(schedule::build(plan));
+  return {};
+}
+
+// A short lease outlives a few beats that are late.
+constexpr int64_t kBeatsPerLease = 12;
+
+Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace) {
+  const double max = seconds(control::kLeaseMax).value;
+  if (!(grace.value >= 1 && grace.value <= max))
+    return unusable(fmt::format("--grace {:g} s: from 1 s to {:g} s", grace.value, max),
+                    "--grace 60s");
+  control::LeaseTerms terms;
+  terms.ceiling = terms.floor = round_to_ns(grace);
+  if (!lease) return terms;
+  if (!(lease->value >= 1 && lease->value <= grace.value)) {
+    return unusable(fmt::format("--lease {:g} s: from 1 s to the grace, which is {:g} s",
+                                lease->value, grace.value),
+                    "leaving it out: then a lease lasts as long as the grace");
+  }
+  terms.floor = round_to_ns(*lease);
+  terms.beat = std::min(terms.beat, SimDuration{terms.floor.ns / kBeatsPerLease});
+  return terms;
+}
+
+}  // namespace tombolo::run

@@ -1,0 +1,184 @@
+#include "perform/run/profile.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "perform/run/child_process.h"
+#include "perform/run/launcher.h"
+#include "perform/stage/measure_link.h"
+#include "perform/stage/perform.h"
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::run {
+namespace {
+
+constexpr size_t kAnswerMax = 64 * 1024;  // bytes
+
+// A folder for the Plan that the workers read; gone with this object.
+class WorkFolder {
+ public:
+  static Result<WorkFolder> create() {
+    std::string path = (std::filesystem::temp_directory_path() / "tombolo-profile.XXXXXX").string();
+    if (!mkdtemp(path.data())) {
+      return unusable(fmt::format("{}: cannot create a folder: {}", path, std::strerror(errno)),
+                      "TMPDIR with a folder that this user may write to");
+    }
+    return WorkFolder(path);
+  }
+  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
+  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  WorkFolder& operator=(WorkFolder&&) = delete;
+  ~WorkFolder() {
+    std::error_code ec;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ec);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A worker under way, and the end of the pipe where its answer comes out.
+struct Profiler {
+  pid_t pid = -1;
+  int answer = -1;
+};
+
+Result<Profiler> start_profiler(const std::string& program, std::vector<std::string> arguments) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return failed(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+  }
+  const auto pid = spawn({.program = program,
+                          .arguments = std::move(arguments),
+                          .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+                          .stdout_fd = ends[1]});
+  close(ends[1]);
+  if (!pid) {
+    close(ends[0]);
+    return fail(pid.error());
+  }
+  return Profiler{*pid, ends[0]};
+}
+
+// Reads to the end, so that the worker never waits for a full pipe, and then for its exit.
+template <class Answer>
+Result<Answer> finish(const Profiler& profiler, const std::string& what) {
+  std::string text;
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::read(profiler.answer, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR)) {
+    if (n > 0 && text.size() < kAnswerMax) text.append(buffer, static_cast<size_t>(n));
+  }
+  close(profiler.answer);
+  const int status = await_exit(profiler.pid);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    const bool unfit = WIFEXITED(status) && WEXITSTATUS(status) == 2;
+    return fail(
+        {unfit ? ErrorCode::kUnusable : ErrorCode::kFailed,
+         fmt::format("the worker that measured {} did not finish: {}", what, describe_exit(status)),
+         {},
+         "its own message above"});
+  }
+  const std::string name = "the answer of the worker that measured " + what;
+  const Value value = TRY(parse_json(text, name));
+  return read_fields<Answer>(value, name);
+}
+
+// Of all workers, also after an error: none is left behind.
+template <class Answer>
+Result<std::vector<Answer>> finish_all(const std::vector<Result<Profiler>>& started,
+                                       std::string_view what) {
+  std::vector<Answer> out;
+  std::optional<Error> error;
+  for (size_t i = 0; i < started.size(); ++i) {
+    auto answer = started[i] ? finish<Answer>(*started[i], fmt::format("{} {}", what, i))
+                             : Result<Answer>(fail(started[i].error()));
+    if (answer) {
+      out.push_back(*answer);
+    } else if (!error) {
+      error = answer.error();
+    }
+  }
+  if (error) return fail(std::move(*error));
+  return out;
+}
+
+Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const std::string& program,
+                                                 Seconds budget) {
+  const WorkFolder folder = TRY(WorkFolder::create());
+  const std::string plan_path = folder.path() + "/plan.json";
+  TRY(plan::write_plan(plan_path, plan));
+  std::vector<Result<Profiler>> started;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    started.push_back(start_profiler(
+        program, {"profile", "--plan", plan_path, "--stage", fmt::format("{}", stage), "--seconds",
+                  fmt::format("{}", budget.value)}));
+  }
+  return finish_all<StageProfile>(started, "stage");
+}
+
+Result<std::string> worker_program(const std::string& given) {
+  if (!given.empty()) return given;
+  return sibling_program("tombolo-worker");
+}
+
+}  // namespace
+
+Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
+                               Clock& clock) {
+  TRY(check_performable(plan));
+  const std::string program = TRY(worker_program(options.worker_program));
+  plan::Hardware hardware{.machine = machine_name(),
+                          .command = options.command,
+                          .model = plan.model,
+                          .micro_batch = plan.training.micro_batch,
+                          .precision = std::string(to_name(plan.training.precision)),
+                          .recompute = plan.training.recompute};
+  for (const StageProfile& stage : TRY(profile_stages(plan, program, options.budget))) {
+    hardware.stages.push_back({.slice = plan.stages[stage.stage].slice,
+                               .device = plan.device_of(plan.rank_of(stage.stage, 0)).name,
+                               .cost = stage.cost,
+                               .samples = stage.samples,
+                               .forward_spread = stage.spread.forward,
+                               .backward_spread = stage.spread.backward});
+  }
+  hardware.links = TRY(stage::measure_links(plan, clock));
+  return hardware;
+}
+
+Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options) {
+  CHECK(options.ranks >= 1 && options.threads >= 1, "{} ranks of {} threads", options.ranks,
+        options.threads);
+  const std::string program = TRY(worker_program(options.worker_program));
+  std::vector<Result<Profiler>> started;
+  for (int64_t rank = 0; rank < options.ranks; ++rank) {
+    started.push_back(
+        start_profiler(program, {"roofline", "--threads", fmt::format("{}", options.threads),
+                                 "--hidden", fmt::format("{}", fmt::join(options.hidden, ",")),
+                                 "--seconds", fmt::format("{}", options.budget.value)}));
+  }
+  return finish_all<plan::DeviceRates>(started, "rank");
+}
+
+std::string machine_name() {
+  std::string processor = "unknown processor";
+  if (const auto text = read_file("/proc/cpuinfo")) {
+    const size_t key = text->find("model name");
+    const size_t colon = key == std::string::npos ? key : text->find(':', key);
+    if (colon != std::string::npos) {
+      processor = text->substr(colon + 2, text->find('\n', colon) - colon - 2);
+    }
+  }
+  return fmt::format("{}, {} cores", processor, std::thread::hardware_concurrency());
+}
+
+}  // namespace tombolo::run

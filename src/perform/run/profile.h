@@ -1,0 +1,68 @@
+// Profile: what the Plan's stages take on this machine, for the hardware file; and what the machine
+// does whatever the Plan, for a device.
+//
+// Every stage is measured in a worker of its own, all at the same time, because that is how a run
+// loads the machine: cores share caches and memory bandwidth. A worker performs whole iterations
+// of its stage with inputs that it makes up, the first one unmeasured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fields.h"
+#include "perform/kernels/kernels.h"
+#include "spec/plan/device_rates.h"
+#include "spec/plan/hardware.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::run {
+
+// Medians and interquartile ranges over microbatches (update: over iterations).
+struct StageProfile {
+  int32_t stage = 0;
+  plan::StageCost cost;
+  plan::StageCost spread;
+  int64_t samples = 0;  // microbatches
+
+  bool operator==(const StageProfile&) const = default;
+};
+
+// What a worker does: at least two measured iterations, one with whole backwards and one with
+// backwards in halves, then as many as begin before `budget` is over, in turns.
+Result<StageProfile> profile_stage(const plan::Plan& plan, int32_t stage, kernels::Kernels& kernels,
+                                   Clock& clock, Seconds budget);
+
+struct ProfileOptions {
+  Seconds budget = 10_s;       // per stage, all stages at once
+  std::string worker_program;  // empty: tombolo-worker beside the running program
+  std::string command;         // for the hardware file
+};
+
+// Starts a worker per stage, measures the links afterwards, and collects all of it.
+Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
+
+struct RooflineOptions {
+  int64_t threads = 1;  // of each rank
+  int64_t ranks = 1;    // that measure at once, as those of a run load the machine
+  std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers
+  Seconds budget = 5_s;                            // per rank, about
+  std::string worker_program;  // empty: tombolo-worker beside the running program
+};
+
+// What products, memory and layers take here, whatever the job; one per rank. Unusable: a worker
+// without LibTorch.
+Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options);
+
+// "AMD EPYC 7763 64-Core Processor, 2 cores": what the figures belong to.
+std::string machine_name();
+
+template <class Archive>
+void describe(Archive& a, StageProfile& profile) {
+  a.required("stage", profile.stage);
+  a.required("cost", profile.cost);
+  a.required("spread", profile.spread);
+  a.required("samples", profile.samples);
+}
+
+}  // namespace tombolo::run

@@ -1,0 +1,905 @@
+#include "perform/run/rank_session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file_digest.h"
+#include "base/units.h"
+#include "perform/control/coordinator.h"
+#include "perform/join/control_message.h"
+#include "perform/join/dialling.h"
+#include "perform/join/job_terms.h"
+#include "perform/join/listen_address.h"
+#include "perform/join/rendezvous.h"
+#include "perform/kernels/neighbours.h"
+#include "perform/run/worker_placement.h"
+#include "perform/stage/cell_relay.h"
+#include "perform/stage/machine_load.h"
+#include "perform/stage/realtime.h"
+#include "perform/stage/recorded_filler.h"
+#include "perform/state/checkpoint_agent.h"
+#include "perform/state/file_pieces.h"
+#include "perform/state/resharded_state.h"
+#include "perform/state/state_reader.h"
+#include "perform/state/state_snapshot.h"
+#include "spec/plan/plan_file.h"
+#include "spec/plan/rank_name.h"
+#include "spec/trace/trace_file.h"
+
+namespace tombolo::run {
+namespace {
+
+using transport::Endpoint;
+
+constexpr SimDuration kLooksAgainMax{400'000'000};
+constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
+constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
+constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
+constexpr SimDuration kCallMax{6'000'000'000};      // until the launcher hears of a call in vain
+constexpr SimDuration kSpliceMax{30'000'000'000};   // and of a splice where nobody came
+constexpr SimDuration kListenMax{200'000'000};      // for a call, between two looks at the orders
+constexpr SimDuration kReportEvery{1'000'000'000};
+constexpr SimDuration kCertificateEvery{60'000'000'000};
+constexpr SimDuration kVerdictMax{2'000'000'000};
+
+class RankSession {
+ public:
+  RankSession(const RankSessionOptions& options, Threads& clock)
+      : options_(options), clock_(clock), member_(options.terms) {}
+  ~RankSession();
+
+  Status run(const KernelsFactory& make_kernels);
+  bool told() const { return told_; }
+  bool began() const { return began_; }
+  bool displaced() const { return displaced_; }
+  // Of a rank that had its place: the launcher said so, or cannot say anything. Trouble of its own
+  // that no launcher has heard of it takes to the next one, which waits for it.
+  bool comes_again(const Error& error) const {
+    const bool unheard = error.code == ErrorCode::kLostPeer || cannot_tell_;
+    return again_ || (seated_.ns != 0 && !told_ && unheard);
+  }
+
+ private:
+  int32_t launcher() const { return options_.ranks; }
+  bool on_several_hosts() const {
+    return join::beyond_this_host(options_.launcher.host, options_.network);
+  }
+  SimTime in(SimDuration span) const { return clock_.now() + span; }
+  Status say(const join::ControlMessage& message);
+  std::string with_launcher_named(std::string line) const;
+  Result<Endpoint::Options> door(const link::Token& token, uint64_t epoch) const;
+  Status dial_launcher();
+  Status open_door();
+  Error stopped(const join::Stop& stop);
+  Result<link::Token> token(SimTime deadline);
+  Error nobody_there() const;
+  std::string called_at() const;
+  Status join();
+  Status take_stock(const state::Survey& survey);
+  Result<join::ControlMessage> hear();
+  Status work(const KernelsFactory& make_kernels);
+  Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
+                     kernels::Kernels& kernels, kernels::WatchedMessenger& messenger,
+                     const stage::FillingMessenger& filling, const stage::RecordedFiller& prompts);
+  void leave_state();
+  Status link_neighbours(const plan::Plan& plan);
+  Status link_to(const plan::Plan& plan, int32_t peer);
+  Status try_once(const join::Meet& how, const link::LinkShape& shape, SimTime deadline);
+  std::optional<join::Meet> ordered(int32_t peer);
+  void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
+  Status join_replicas(const plan::Plan& plan, kernels::Messenger& messenger,
+                       kernels::Kernels& kernels);
+  Status resume(const plan::Plan& plan, kernels::Kernels& kernels);
+  std::string state_folder() const;
+  Status write_trace(const trace::Trace& part);
+  void tidy_up();
+  stage::Hooks hooks(const kernels::Kernels& kernels);
+  Status keep_state(int64_t step, const kernels::Kernels& kernels);
+  int64_t ranks_of_this_host() const;
+  state::Room room() const {
+    return state::half_of_the_host(ranks_of_this_host(), options_.memory_available);
+  }
+  Result<SimTime> wait_for_go();
+  Status leave();
+  void listen();
+  bool for_the_files(join::ControlMessage& order);
+  void report_links();
+  void stop(const std::string& reason);
+  Error explain(Error error);
+
+  const RankSessionOptions& options_;
+  Threads& clock_;
+  std::atomic<bool> quiet_ = false;     // this rank is stopped; outlives the Endpoints
+  std::unique_ptr<Endpoint> control_;   // to the launcher, in epoch 0
+  std::unique_ptr<Endpoint> endpoint_;  // to the other ranks, in the run's epoch
+  link::Token token_;                   // that the launcher took
+  uint64_t incarnation_ = 0;            // which process this is, for the other ranks
+  join::Start start_;
+  std::optional<state::CheckpointAgent> keeper_;
+  state::PieceFetcher fetcher_{
+      [this](const state::StateMessage& message) { return say(join::control_message(message)); },
+      clock_};
+  std::unique_ptr<Thread> listener_;
+  control::Member member_;  // the listener's, once there is one
+  SimTime seated_;          // when it said hello
+  std::mutex leave_mutex_;  // held while the state is left
+  std::optional<state::StateSnapshot> kept_;
+  const kernels::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
+  int64_t state_read_ = 0;      // bytes of the state that it began with, from this host's disk
+  int64_t state_fetched_ = 0;   // and from other hosts
+  state::Finished finished_;    // what it will say when all is done
+  kernels::Activity activity_;  // for the launcher to see that it goes on
+  int64_t damaged_ = 0;         // the step of the checkpoint that it could not read
+  bool explained_ = false;      // how it ended
+  bool began_ = false;          // it heard with what all begin
+  bool displaced_ = false;      // another process has its seat
+  bool cannot_tell_ = false;    // it gave up, and no launcher was there to hear why
+  std::unique_ptr<Thread> reporter_;  // from when all links are up
+  std::unique_ptr<stage::RelayThread>
+      relay_;  // where the pipelines of a cell share the WAN in time
+
+  std::mutex mutex_;
+  const std::unique_ptr<Signal> changed_ = clock_.signal();
+  std::optional<SimTime> origin_;
+  std::optional<std::string> verdict_;   // why everybody stops
+  std::atomic<bool> told_ = false;       // the launcher says why, to people too
+  bool again_ = false;                   // the run goes on: our state is wanted
+  std::optional<state::Over> over_;      // all ranks have finished
+  std::map<int32_t, join::Meet> meets_;  // by peer: how the launcher wants it
+  bool link_failed_ = false;             // to one neighbour: nobody waits for the others
+  bool leaving_ = false;                 // the performing thread is not computing any more
+  bool done_ = false;                    // it has nothing left to do
+};
+
+RankSession::~RankSession() {
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_->notify_all();
+  }
+  if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
+  if (control_) control_->abort({ErrorCode::kFailed, "this rank ended"});
+  relay_.reset();
+  listener_.reset();
+  reporter_.reset();
+  keeper_.reset();
+}
+
+Status RankSession::say(const join::ControlMessage& message) {
+  return control_->send(launcher(), join::kControlTag, join::encode(message))
+      .map_error([](Error error) {
+        error.code = ErrorCode::kLostPeer;
+        return error;
+      });
+}
+
+// The file comes into being when the launcher listens.
+Result<link::Token> RankSession::token(SimTime deadline) {
+  if (options_.token_file.empty()) return options_.token;
+  while (true) {
+    if (const auto token = TRY(join::read_token_file(options_.token_file))) return *token;
+    if (clock_.now() >= deadline) return fail(nobody_there());
+    clock_.sleep_until(in(kLookAgain));
+  }
+}
+
+Error RankSession::nobody_there() const {
+  Error error{ErrorCode::kLostPeer,
+              fmt::format("the launcher did not answer at {} within {:g} s",
+                          options_.launcher.text(), seconds(options_.join_max).value)};
+  if (!options_.token_file.empty()) {
+    error.hint = fmt::format("rank 0 with the same --rendezvous and the same --out (its token: {})",
+                             options_.token_file);
+  }
+  return error;
+}
+
+// To an Endpoint the launcher is one more rank.
+std::string RankSession::with_launcher_named(std::string line) const {
+  const std::string rank = fmt::format(" to rank {} ", launcher());
+  const size_t at = line.find(rank);
+  return at == std::string::npos ? line : line.replace(at, rank.size(), " to the launcher ");
+}
+
+// The one place where this rank's Endpoints are described. Links to other ranks outlive their
+// connections for as long as a silent rank is borne, that to the launcher for a moment (listen_address.h).
+Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t epoch) const {
+  auto credentials = TRY(join::credentials_of(options_.security));
+  Endpoint::Options door{.identity = {.rank = options_.rank,
+                                      .ranks = options_.ranks + 1,
+                                      .epoch = static_cast<uint32_t>(epoch),
+                                      .token = token,
+                                      .incarnation = incarnation_},
+                         .listen_address = options_.at.listen,
+                         .port = epoch > 0 ? options_.at.ports.first : uint16_t{0},
+                         .port_last = epoch > 0 ? options_.at.ports.last : uint16_t{0},
+                         .network = options_.network,
+                         .credentials = std::move(credentials),
+                         .plain_tcp = options_.security.plain_tcp,
+                         .one_clock = !on_several_hosts(),
+                         .congestion_control = options_.network.empty() ? "" : kWanTcp,
+                         .grace = options_.terms.ceiling,
+                         .log = [this](const std::string& line) {
+                           // Once all stop, calls that are refused are no news.
+                           if (options_.log && !quiet_) options_.log(with_launcher_named(line));
+                         }};
+  if (epoch == 0) join::bear_resets(door, options_.terms);
+  return door;
+}
+
+// A token that was refused may be an earlier run's; then the right one is about to be written. Who
+// hangs up without a word was killed, or goes on with another door. Who says that this rank is there
+// already will know better when the lease of the process before is over, and open another door.
+Status RankSession::dial_launcher() {
+  const SimTime deadline = in(options_.join_max);
+  SimTime taken_until = kNever;  // by the process before, whose lease runs out
+  SimDuration pause = kLookAgain;
+  while (true) {
+    token_ = TRY(token(deadline));
+    control_ = TRY(options_.sockets->open(TRY(door(token_, 0)), clock_));
+    const transport::Address& at = options_.launcher;
+    const Status linked = control_->connect(launcher(), at.host, at.port, {}, deadline);
+    if (linked) return {};
+    const Error& error = linked.error();
+    const bool is_duplicate = link::is_duplicate_refusal(error);
+    if (!is_duplicate) taken_until = kNever;
+    if (is_duplicate && taken_until == kNever)
+      taken_until = in(std::min(options_.join_max, options_.terms.ceiling));
+    const bool hung_up = error.code == ErrorCode::kLostPeer;
+    const bool early = hung_up ||
+                       (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
+                       (link::is_token_refusal(error) && !options_.token_file.empty());
+    if (!early || clock_.now() >= (is_duplicate ? taken_until : deadline)) {
+      told_ = is_duplicate;
+      displaced_ = is_duplicate && options_.returns;
+      return hung_up ? fail(nobody_there()) : linked;
+    }
+    // A seat that somebody sits on may stay taken for long, and each call costs both sides a line.
+    clock_.sleep_until(in(pause));
+    if (is_duplicate) pause = std::min(pause * 2, kLooksAgainMax);
+  }
+}
+
+Error RankSession::stopped(const join::Stop& stop) {
+  told_ = true;
+  again_ = stop.again;
+  return {ErrorCode::kLostPeer, "stopped: " + stop.reason};
+}
+
+// The launcher answers a beat with its epoch, also that of a rank which has no seat yet. Frames of
+// any other epoch are refused from here on: nobody who was left over can be mistaken for a
+// neighbour, whatever the token is.
+Status RankSession::open_door() {
+  TRY(say(join::BeatReport{member_.beat(clock_.now())}));
+  const auto received =
+      control_->receive(launcher(), join::kControlTag, in(options_.terms.ceiling));
+  if (!received) return fail({ErrorCode::kLostPeer, "the launcher went away", {}, ""});
+  const join::ControlMessage answer = TRY(join::decode(received->payload));
+  if (const auto* stop = std::get_if<join::Stop>(&answer)) return fail(stopped(*stop));
+  const auto* lease = std::get_if<join::LeaseGrant>(&answer);
+  if (!lease) return failed("the launcher did not say which epoch this is");
+  const link::Token drawn = TRY(link::Token::random());
+  std::memcpy(&incarnation_, drawn.bytes().data(), sizeof incarnation_);
+  endpoint_ = TRY(options_.sockets->open(TRY(door(token_, lease->grant.epoch)), clock_));
+  return {};
+}
+
+std::string RankSession::called_at() const {
+  const std::string& called = options_.at.advertised;
+  if (transport::parse_address(called)) return called;
+  const std::string& host = called.empty() ? options_.at.listen : called;
+  return transport::Address{host, endpoint_->port()}.text();
+}
+
+// Until the launcher has handed out the Plan nobody else listens to it.
+Status RankSession::join() {
+  TRY(dial_launcher());
+  seated_ = clock_.now();
+  TRY(open_door());
+  TRY(say(join::Hello{
+      getpid(), called_at(),
+      static_cast<int32_t>(options_.at.no_inbound ? join::Reach::kNobody : join::Reach::kAll)}));
+  join::ControlMessage first = TRY(hear());
+  if (const auto* survey = std::get_if<state::Survey>(&first)) {
+    TRY(take_stock(*survey));
+    first = TRY(hear());
+    // The launcher's host may lack the manifest that this one has.
+    while (for_the_files(first)) first = TRY(hear());
+  }
+  if (auto* stop = std::get_if<join::Stop>(&first)) return fail(stopped(*stop));
+  if (auto* over = std::get_if<state::Over>(&first)) {
+    over_ = std::move(*over);
+    return {};
+  }
+  auto* start = std::get_if<join::Start>(&first);
+  const auto ranks = static_cast<size_t>(options_.ranks);
+  if (!start || !keeper_ || start->addresses.size() != ranks ||
+      (!start->reach.empty() && start->reach.size() != ranks)) {
+    return failed("the launcher did not begin with a start message for all ranks");
+  }
+  start_ = std::move(*start);
+  began_ = true;
+  if (start_.keep && options_.on_seated) options_.on_seated();
+  return {};
+}
+
+// A rank that its own host started writes where that says, and nowhere else; what the launcher
+// started writes where the launcher does.
+Status RankSession::take_stock(const state::Survey& survey) {
+  const bool is_own = !options_.output.empty();
+  state::StatePlaces places{is_own ? options_.output : survey.output, "", survey.run};
+  if (!survey.checkpoints.empty() && is_own && options_.checkpoints.empty()) {
+    Error error{
+        ErrorCode::kUnusable,
+        fmt::format("the launcher's job has [checkpoint] directory = \"{}\", and on this host "
+                    "neither the job nor --checkpoints names a folder",
+                    survey.checkpoints),
+        {},
+        "[checkpoint] in this host's job file, too, or --checkpoints DIR"};
+    if (say(state::Failure{error})) static_cast<void>(control_->flush(in(kFarewellMax)));
+    return fail(std::move(error));
+  }
+  if (!survey.checkpoints.empty())
+    places.checkpoints = options_.checkpoints.empty() ? survey.checkpoints : options_.checkpoints;
+  keeper_.emplace(
+      std::move(places), options_.rank,
+      [this](const state::StateMessage& message) { return say(join::control_message(message)); },
+      clock_);
+  return say(keeper_->take_stock(survey.fresh));
+}
+
+// The next message that is not about leases. Meanwhile this rank says that it is alive, and stops
+// when its lease is over.
+Result<join::ControlMessage> RankSession::hear() {
+  const SimDuration patience = options_.terms.ceiling;
+  while (true) {
+    const SimTime now = clock_.now();
+    if (member_.over(now) || (member_.epoch() == 0 && now >= seated_ + patience)) {
+      return fail(
+          {ErrorCode::kLostPeer, "the launcher was silent until the lease of this rank was over"});
+    }
+    // To the endpoint the launcher is one more rank; to people it is the launcher.
+    const Error gone{ErrorCode::kLostPeer, "the launcher went away", {}, ""};
+    if (now >= member_.next_beat() && !say(join::BeatReport{member_.beat(now)})) return fail(gone);
+    SimTime until = member_.next_beat();
+    if (member_.epoch() > 0) until = std::min(until, member_.lease_end());
+    const auto received = control_->receive(launcher(), join::kControlTag, until);
+    if (!received && clock_.now() >= until) continue;  // a real error comes again
+    if (!received && received.error().code == ErrorCode::kLostPeer) return fail(gone);
+    join::ControlMessage message = TRY(join::decode(TRY(received).payload));
+    const auto* lease = std::get_if<join::LeaseGrant>(&message);
+    if (!lease) return message;
+    const bool knew = member_.epoch() > 0;
+    member_.answered(lease->grant, clock_.now());
+    // Nobody works before all have said that they know of the epoch.
+    if (!knew && member_.epoch() > 0) TRY(say(join::BeatReport{member_.beat(clock_.now())}));
+  }
+}
+
+Status RankSession::run(const KernelsFactory& make_kernels) {
+  TRY(during(join(), "joining the run"));
+  if (over_) {  // the launcher was killed before this rank heard of it
+    TRY(leave());
+    tidy_up();
+    return {};
+  }
+  listener_ = clock_.start([this] { listen(); });
+  Status status = work(make_kernels);
+  if (status) status = leave();
+  if (status) tidy_up();
+  if (status || explained_) return status;
+  return fail(explain(std::move(status.error())));
+}
+
+// All is done everywhere: a launcher that hangs up is no news, nor is a neighbour that cannot be
+// told goodbye.
+Status RankSession::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+    done_ = true;
+  }
+  static_cast<void>(endpoint_->close(in(kFarewellMax)));
+  static_cast<void>(control_->close(in(kFarewellMax)));
+  return {};
+}
+
+Status RankSession::work(const KernelsFactory& make_kernels) {
+  const plan::Plan plan = TRY(plan::from_value(start_.plan, "the launcher's Plan"));
+  if (plan.ranks.size() != static_cast<size_t>(options_.ranks)) {
+    return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
+  }
+  if (!options_.job.empty()) TRY(join::check_job_terms(options_.job, plan));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  std::unique_ptr<stage::Filler> filler;
+  if (options_.make_filler)
+    filler = TRY(during(options_.make_filler(options_.rank, *endpoint_), "preparing for prompts"));
+  // Outlives the kernels, which may use it.
+  stage::RecordedFiller recorded(filler.get(), clock_);
+  stage::FillingMessenger filling(*endpoint_, filler ? &recorded : nullptr, clock_,
+                                  options_.filling);
+  kernels::WatchedMessenger messenger(filling, activity_);
+  const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
+  if (takes_checkpoints && keeper_->places().checkpoints.empty())
+    return failed("the launcher did not say where checkpoints go");
+  TRY(during(keeper_->prepare(takes_checkpoints),
+             "preparing the folders of " + plan::rank_name(plan, options_.rank)));
+  const auto kernels = TRY(
+      during(make_kernels(plan, options_.rank), "loading " + plan::rank_name(plan, options_.rank)));
+  if (plan.run.threads == 0 && options_.log) {
+    options_.log(fmt::format("computes with {} thread{}", kernels->threads(),
+                             kernels->threads() == 1 ? "" : "s"));
+  }
+  Status status = resume(plan, *kernels);
+  // With staleness a copy before an update has residuals of another step; with local steps nobody
+  // elsewhere has the parameters of a datacenter.
+  const int64_t staleness = plan.exchange.value_or(plan::Exchange{}).staleness_in_use();
+  if (status && start_.keep && staleness == 0 && !kernels::steps_locally(plan)) {
+    std::lock_guard lock(leave_mutex_);
+    kept_.emplace(state::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
+                  options_.rank, start_.epoch, start_.first_iteration - 1, room());
+    kernels_ = kernels.get();
+  }
+  if (status) status = perform_all(plan, schedule, *kernels, messenger, filling, recorded);
+  if (!status) {
+    {
+      std::lock_guard lock(mutex_);
+      leaving_ = true;
+      changed_->notify_all();
+    }
+    const bool trouble_elsewhere = status.error().code == ErrorCode::kLostPeer;
+    status = fail(explain(std::move(status.error())));
+    if (trouble_elsewhere) leave_state();
+  }
+  // The listening thread may just be leaving the state, and the kernels end here.
+  std::lock_guard lock(leave_mutex_);
+  kernels_ = nullptr;
+  return status;
+}
+
+Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
+                                kernels::Kernels& kernels, kernels::WatchedMessenger& messenger,
+                                const stage::FillingMessenger& filling,
+                                const stage::RecordedFiller& prompts) {
+  const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
+  const bool realtime = emulated && options_.realtime && stage::make_realtime();
+  TRY(link_neighbours(plan));
+  if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
+  reporter_ = clock_.start([this] { report_links(); });
+  TRY(say(join::Ready{}));
+  const SimTime origin = TRY(wait_for_go());
+  const stage::ProcessMeter cpu;
+  start_relay(plan, schedule);
+  const auto replica = static_cast<size_t>(plan.ranks[options_.rank].replica);
+  stage::CellMessenger in_cell(plan, options_.rank, messenger);
+  trace::Trace part = TRY(stage::perform(
+      plan, schedule.ranks[options_.rank],
+      {.rank = options_.rank,
+       .first_iteration = start_.first_iteration,
+       .origin = origin,
+       .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
+       .pairs = schedule.pairs.empty() ? std::vector<schedule::Pair>{}
+                                       : schedule.pairs[static_cast<size_t>(options_.rank)],
+       .emulated_wan = !options_.network.empty(),
+       .one_clock = !on_several_hosts(),
+       .has_room = room(),
+       .windows = options_.filling.windows,
+       .activity = &activity_},
+      kernels, in_cell, clock_, hooks(kernels)));
+  const auto add = [&](const char* name, double value) {
+    part.records.push_back({.name = name, .rank = options_.rank, .value = value});
+  };
+  if (start_.first_iteration > 1) {
+    add("state_bytes_read", static_cast<double>(state_read_));
+    add("state_bytes_fetched", static_cast<double>(state_fetched_));
+  }
+  if (options_.make_filler) {
+    add("prompts_s", seconds(filling.filled()).value);
+    add("prompt_layers", static_cast<double>(filling.pieces()));
+    add("prompt_holds", static_cast<double>(filling.held().times));
+    add("prompt_held_s", seconds(filling.held().sum).value);
+    add("prompt_held_max_s", seconds(filling.held().longest).value);
+    if (options_.filling.windows)
+      add("prompt_guard_s", seconds(options_.filling.windows->guard()).value);
+    const auto layers = prompts.intervals(options_.rank, plan.ranks[options_.rank].stage, origin);
+    part.intervals.insert(part.intervals.end(), layers.begin(), layers.end());
+  }
+  if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
+  if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));
+  if (emulated) add(trace::kRealtimeRecord, realtime ? 1 : 0);
+  add(stage::kCoresUsedRecord, cpu.cores());
+  TRY(during(write_trace(part), "writing the trace"));
+  if (relay_) TRY(relay_->finish());
+  // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
+  TRY(endpoint_->flush(kNever));
+  TRY(say(finished_));
+  // Until all have: if one is lost before, this rank's state is wanted.
+  std::unique_lock lock(mutex_);
+  clock_.await(*changed_, lock, kNever, [&] { return over_ || verdict_; });
+  if (over_) return {};
+  return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+}
+
+Status RankSession::write_trace(const trace::Trace& part) {
+  const std::string path = state::rank_trace_path(keeper_->places().output, options_.rank);
+  TRY(trace::write_trace(path, part));
+  FileDigest file = TRY(digest_of_file(path));
+  finished_ = {file.bytes, std::move(file.digest)};
+  return {};
+}
+
+// All is done: what is of no use to anybody goes.
+void RankSession::tidy_up() {
+  if (keeper_) keeper_->finish();
+  std::error_code ec;
+  const state::StatePlaces places =
+      keeper_ ? keeper_->places() : state::StatePlaces{options_.output, options_.checkpoints};
+  if (places.output.empty()) return;  // the launcher's folder, which it tidies up itself
+  if (std::count(over_->fetched.begin(), over_->fetched.end(), options_.rank) > 0)
+    std::filesystem::remove(state::rank_trace_path(places.output, options_.rank), ec);
+  state::remove_kept(places.output);
+}
+
+// Not where the launcher said that all is over. Once: by the listening thread when it hears the
+// verdict, however long the performing thread still computes, or by the performing thread before.
+void RankSession::leave_state() {
+  {
+    std::lock_guard lock(mutex_);
+    if (told_ && !again_) return;
+  }
+  std::lock_guard lock(leave_mutex_);
+  if (!kernels_) return;
+  const Status left = kept_->leave(*std::exchange(kernels_, nullptr));
+  if (!left && options_.log) options_.log("could not leave its state: " + left.error().text());
+}
+
+// All at a time: the launcher may want one of them to meet in another way, whichever it is.
+Status RankSession::link_neighbours(const plan::Plan& plan) {
+  std::map<int32_t, Status> links;
+  std::vector<std::unique_ptr<Thread>> calls;
+  const std::vector<int32_t> neighbours = kernels::neighbours(plan, options_.rank);
+  std::set<int32_t> peers(neighbours.begin(), neighbours.end());
+  peers.insert(options_.filling_peers.begin(), options_.filling_peers.end());
+  for (const int32_t peer : peers) {
+    calls.push_back(clock_.start([this, &plan, peer, &linked = links[peer]] {
+      linked = link_to(plan, peer);
+      std::lock_guard lock(mutex_);
+      if (!linked) link_failed_ = true;
+    }));
+  }
+  calls.clear();
+  for (auto& [peer, linked] : links) {
+    if (linked) continue;
+    return fail(std::move(linked.error()).during("linking to " + plan::rank_name(plan, peer)));
+  }
+  return {};
+}
+
+// What the launcher said last about this neighbour; nothing: as dialling.h says.
+std::optional<join::Meet> RankSession::ordered(int32_t peer) {
+  std::lock_guard lock(mutex_);
+  const auto at = meets_.find(peer);
+  return at == meets_.end() ? std::nullopt : std::optional(at->second);
+}
+
+// The peer may still be loading; whether it is alive is the launcher's business. Its Endpoint
+// answers all the same, so a call that is not answered is in vain, and the launcher hears of it.
+Status RankSession::link_to(const plan::Plan& plan, int32_t peer) {
+  link::LinkShape shape = kernels::shape_between(plan, options_.rank, peer,
+                                                 !options_.network.empty() || on_several_hosts());
+  if (on_several_hosts()) {
+    shape.rate.reset();
+    shape.delay = {};
+  }
+  const join::Meet first{peer, join::dialling_of(plan, start_.reach, options_.rank, peer),
+                         start_.splice_port};
+  while (true) {
+    const join::Meet how = ordered(peer).value_or(first);
+    const bool calls = how.dialling == (options_.rank < peer ? join::Dialling::kLowerCalls
+                                                             : join::Dialling::kHigherCalls);
+    const bool spliced = how.dialling == join::Dialling::kSpliced;
+    const SimTime deadline = in(spliced ? kSpliceMax : calls ? kCallMax : kListenMax);
+    const Status linked = try_once(how, shape, deadline);
+    if (linked) return {};
+    {
+      std::lock_guard lock(mutex_);
+      if (verdict_ || link_failed_) return linked;
+    }
+    if (clock_.now() < deadline) {
+      // Refused, and it would be again; but where both call one of them has not heard yet that it
+      // shall not: this one, or the peer.
+      std::unique_lock lock(mutex_);
+      const auto told = [&] {
+        return meets_.contains(peer) && meets_[peer].dialling != how.dialling;
+      };
+      const bool is_told = clock_.await(*changed_, lock, in(kVerdictMax), told);
+      if (!is_told && (verdict_ || !link::is_crossing_refusal(linked.error()))) return linked;
+      continue;
+    }
+    if (calls || spliced) TRY(say(join::Unreached{peer, how.dialling, linked.error().message}));
+  }
+}
+
+Status RankSession::try_once(const join::Meet& how, const link::LinkShape& shape,
+                             SimTime deadline) {
+  const int32_t peer = how.peer;
+  if (how.dialling == join::Dialling::kSpliced) {
+    return endpoint_->meet(peer, options_.launcher.host, static_cast<uint16_t>(how.splice_port),
+                           shape, deadline);
+  }
+  const bool calls = how.dialling == (options_.rank < peer ? join::Dialling::kLowerCalls
+                                                           : join::Dialling::kHigherCalls);
+  if (!calls) return endpoint_->await_peer(peer, shape, deadline);
+  // It may have called before it was told not to.
+  if (endpoint_->await_peer(peer, shape, clock_.now())) return {};
+  const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
+  return endpoint_->connect(peer, at.host, at.port, shape, deadline);
+}
+
+// What it cannot carry the launcher hears of at once, for others wait for it.
+void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& schedule) {
+  std::vector<link::Passage> passages = stage::passages_of(plan, schedule, options_.rank);
+  if (passages.empty()) return;
+  link::Relay relay(std::move(passages), static_cast<uint64_t>(start_.first_iteration),
+                    static_cast<uint64_t>(plan.run.steps));
+  relay_ = std::make_unique<stage::RelayThread>(
+      *endpoint_, std::move(relay),
+      [this](const Error& error) { static_cast<void>(say(state::Failure{error})); });
+}
+
+Status RankSession::join_replicas(const plan::Plan& plan, kernels::Messenger& messenger,
+                                  kernels::Kernels& kernels) {
+  const layout::Placement& own = plan.ranks[options_.rank];
+  return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
+                                       .own = static_cast<size_t>(own.replica),
+                                       .messenger = &messenger,
+                                       .lie_apart = plan.replicas_lie_apart(own.stage),
+                                       .address = options_.at.listen}),
+                fmt::format("joining the replicas of stage {}", own.stage));
+}
+
+std::string RankSession::state_folder() const {
+  const state::StatePlaces& places = keeper_->places();
+  const int64_t step = start_.state->step;
+  if (start_.state_epoch == 0) return state::step_folder(places.checkpoints, step);
+  return state::step_folder(
+      state::kept_folder(places.output, static_cast<uint64_t>(start_.state_epoch)), step);
+}
+
+// Reads the tensors that the kernels ask for, one after the other: from this host's disk, or from
+// a rank's whose host has them.
+Status RankSession::resume(const plan::Plan& plan, kernels::Kernels& kernels) {
+  const std::string& checkpoints = keeper_->places().checkpoints;
+  if (plan.checkpoint && plan.checkpoint->every > 0 && !checkpoints.empty())
+    state::discard_unfinished(checkpoints, start_.first_iteration);
+  if (!start_.state) return kernels.begin_anew();
+  if (start_.state->step + 1 != start_.first_iteration)
+    return failed(fmt::format("a state of step {} for iteration {}", start_.state->step,
+                              start_.first_iteration));
+  const state::FoundCheckpoint found{state_folder(), std::move(*start_.state)};
+  TRY(state::check_fits(found, plan));
+  const state::FileRequest range{
+      .what = start_.state_epoch == 0 ? state::FileKind::kCheckpoint : state::FileKind::kKept,
+      .epoch = start_.state_epoch,
+      .step = found.manifest.step};
+  state::StateReader reader(found, [&](const state::Shard& shard, int64_t offset, int64_t bytes) {
+    state::FileRequest wanted = range;
+    wanted.file = shard.file;
+    wanted.offset = offset;
+    wanted.bytes = bytes;
+    return fetcher_.fetch(std::move(wanted));
+  });
+  const auto read = [&](const std::string& name) { return reader.read(name); };
+  if (start_.state_epoch != 0) {  // of this very Plan
+    TRY(during(kernels.load(read), "loading " + found.folder));
+  } else {
+    state::ReshardedState fitted(plan, options_.rank, state::shapes_of(found.manifest), read);
+    Status loaded = kernels.load([&](const std::string& name) { return fitted.read(name); });
+    if (!loaded && reader.damaged()) damaged_ = found.manifest.step;
+    TRY(during(std::move(loaded), "loading " + found.folder));
+    for (const std::string& note : fitted.notes())
+      if (options_.log) options_.log(note);
+  }
+  state_read_ = reader.bytes_read();
+  state_fetched_ = reader.bytes_fetched();
+  return {};
+}
+
+Status RankSession::keep_state(int64_t step, const kernels::Kernels& kernels) {
+  const bool known = kept_->too_large() > 0;
+  TRY(kept_->copy(step, kernels));
+  if (known || kept_->too_large() == 0 || !options_.log) return {};
+  options_.log(
+      fmt::format("keeps no copy of its state, for this host has no room for {}: when a rank "
+                  "is lost during updates, the run goes back to a checkpoint",
+                  brief(Bytes{static_cast<double>(kept_->too_large())})));
+  return {};
+}
+
+// How many ranks share this host and its memory: those that are called at the same address.
+int64_t RankSession::ranks_of_this_host() const {
+  if (!on_several_hosts()) return options_.ranks;
+  const auto host_of = [&](size_t rank) {
+    const auto at = transport::parse_address(start_.addresses[rank]);
+    return at ? at->host : start_.addresses[rank];
+  };
+  int64_t ranks = 0;
+  for (size_t rank = 0; rank < start_.addresses.size(); ++rank)
+    ranks += host_of(rank) == host_of(static_cast<size_t>(options_.rank));
+  return ranks;
+}
+
+stage::Hooks RankSession::hooks(const kernels::Kernels& kernels) {
+  stage::Hooks out;
+  if (kept_) {
+    out.before_update = [this, &kernels](int64_t step) { return keep_state(step, kernels); };
+    out.updated = [this](int64_t step) -> Status {
+      kept_->updated(step);
+      return {};
+    };
+  }
+  out.iteration = [this](const stage::IterationReport& report) {
+    return say(join::ProgressReport{report});
+  };
+  // What it cannot exchange the launcher hears of at once, for others wait for it.
+  out.exchange_failed = [this](const Error& error) {
+    static_cast<void>(say(state::Failure{error}));
+  };
+  out.write = [this](int64_t step, state::CopyOnWriteState& state) {
+    return state::write_shard(keeper_->places().checkpoints, step, options_.rank, start_.epoch,
+                              state);
+  };
+  out.note = options_.log;
+  out.shard = [this](int64_t step, const state::Shard& shard) {
+    return say(state::ShardReport{step, shard});
+  };
+  out.missed = [this](int64_t step, const Error& error) { return say(state::Missed{step, error}); };
+  out.evaluation = [this](const stage::Evaluation& evaluation) {
+    return say(join::EvaluationReport{evaluation});
+  };
+  return out;
+}
+
+Result<SimTime> RankSession::wait_for_go() {
+  std::unique_lock lock(mutex_);
+  clock_.await(*changed_, lock, kNever, [&] { return origin_ || verdict_; });
+  if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+  return *origin_;
+}
+
+// The second thread. It ends when the Endpoint does.
+void RankSession::listen() {
+  while (true) {
+    auto order = hear();
+    if (!order) return stop(order.error().message);
+    if (for_the_files(*order)) continue;
+    std::unique_lock lock(mutex_);
+    if (const auto* last = std::get_if<join::Stop>(&*order)) {
+      told_ = true;
+      again_ = last->again;
+      lock.unlock();
+      return stop(last->reason);
+    }
+    if (const auto* go = std::get_if<join::Go>(&*order)) {
+      // Clocks of hosts differ: then it is when the word came, late by the way of the word.
+      origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
+    }
+    if (const auto* meet = std::get_if<join::Meet>(&*order)) meets_[meet->peer] = *meet;
+    if (const auto* over = std::get_if<state::Over>(&*order)) over_ = *over;
+    changed_->notify_all();
+  }
+}
+
+// Whether it is an order about files. They are carried out elsewhere.
+bool RankSession::for_the_files(join::ControlMessage& order) {
+  if (auto* piece = std::get_if<state::FilePiece>(&order)) {
+    fetcher_.take(std::move(*piece));
+  } else if (const auto* asked = std::get_if<state::FileRequest>(&order)) {
+    keeper_->take(*asked);
+  } else if (auto* commit = std::get_if<state::Commit>(&order)) {
+    keeper_->take(std::move(*commit));
+  } else if (const auto* drop = std::get_if<state::Drop>(&order)) {
+    keeper_->take(*drop);
+  } else if (const auto* retire = std::get_if<state::Retire>(&order)) {
+    keeper_->take(*retire);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// The third thread: for people who watch, and for a launcher that asks whether the first one goes on.
+void RankSession::report_links() {
+  SimTime certificate_due = clock_.now();
+  std::unique_lock lock(mutex_);
+  while (!clock_.await(*changed_, lock, in(kReportEvery), [&] { return done_ || verdict_; })) {
+    lock.unlock();
+    join::LinksReport report{observe::link_reports(endpoint_->statistics(), launcher()),
+                             activity_.report()};
+    if (clock_.now() >= certificate_due) {
+      report.certificate = join::certificate_of(options_.security);
+      certificate_due = in(kCertificateEvery);
+    }
+    if (!say(report)) return;  // the other threads learn why
+    lock.lock();
+  }
+}
+
+// The state is left from here, because a kernel of the performing thread, or the shard that it
+// writes, may take minutes. Nothing of that is wanted any more, so that thread is waited for only
+// as long as an ordinary end takes.
+void RankSession::stop(const std::string& reason) {
+  std::unique_lock lock(mutex_);
+  if (done_) return;
+  verdict_ = reason;
+  changed_->notify_all();
+  lock.unlock();
+  fetcher_.stop({ErrorCode::kLostPeer, reason});
+  quiet_ = true;
+  endpoint_->abort({ErrorCode::kLostPeer, reason});
+  control_->abort({ErrorCode::kLostPeer, reason});
+  leave_state();
+  if (options_.stuck_max.ns == 0) return;
+  lock.lock();
+  const auto leaves = [&] { return done_ || leaving_; };
+  if (clock_.await(*changed_, lock, in(options_.stuck_max), leaves)) return;
+  if (options_.log) options_.log("ended in the middle of a computation: " + reason);
+  const bool again = again_ || !told_;
+  options_.end_process(options_.returns && again ? kComesAgain : 1);
+}
+
+// Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
+// if it comes soon. Other trouble is this rank's own, and the launcher hears of it.
+Error RankSession::explain(Error error) {
+  explained_ = true;
+  std::unique_lock lock(mutex_);
+  if (error.code == ErrorCode::kLostPeer || verdict_) {
+    if (!verdict_) {
+      lock.unlock();
+      static_cast<void>(say(state::Failure{error}));
+      lock.lock();
+    }
+    clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
+    if (verdict_) return {ErrorCode::kLostPeer, "stopped: " + *verdict_, error.context};
+    return error;
+  }
+  lock.unlock();
+  if (say(state::Failure{error, damaged_})) static_cast<void>(control_->flush(in(kFarewellMax)));
+  // The launcher answers with a stop; then its thread aborts the Endpoint.
+  lock.lock();
+  clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
+  // Then the launcher has the whole story, and tells it once for all ranks.
+  if (verdict_ && told_) return {error.code, "gave up; the launcher says why"};
+  cannot_tell_ = true;
+  return error;
+}
+
+}  // namespace
+
+RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
+                   Threads& clock) {
+  CHECK(make_kernels, "nobody makes kernels for rank {}", options.rank);
+  RankSession session(options, clock);
+  Status status = session.run(make_kernels);
+  const bool again = !status && session.comes_again(status.error());
+  return {std::move(status), session.told(), again, session.began(), session.displaced()};
+}
+
+int RankEnd::exit_code(bool returns) const {
+  if (status) return 0;
+  if (returns && again) return began ? kComesAgain : kComesAgainFromGathering;
+  return displaced ? kDisplaced : status.error().exit_code();
+}
+
+}  // namespace tombolo::run

@@ -1,0 +1,121 @@
+#include "perform/run/returning_worker.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "perform/run/child_process.h"
+#include "perform/run/stop_signals.h"
+
+namespace tombolo::run {
+namespace {
+
+constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
+constexpr SimDuration kTakeSeatMax{5'000'000'000};  // for a spare to take the seat it was given
+
+volatile sig_atomic_t worker_process = 0;
+volatile sig_atomic_t end_was_asked = 0;
+
+void pass_to_worker(int number) {
+  end_was_asked = 1;
+  if (worker_process > 0) kill(worker_process, number);
+}
+
+}  // namespace
+
+// The worker ignores SIGINT: a terminal sends it to the launcher as well, which stops the run.
+void pass_signals_to_worker() {
+  struct sigaction action {};
+  action.sa_handler = pass_to_worker;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  if (!outlives_terminal()) sigaction(SIGHUP, &action, nullptr);
+}
+
+bool asked_to_end() { return end_was_asked != 0; }
+
+Result<int> run_worker(const WorkerStart& start, Processes& processes) {
+  const pid_t pid = TRY(processes.spawn(worker_child(start)));
+  worker_process = pid;
+  const int status = processes.await_exit(pid);
+  worker_process = 0;
+  return status;
+}
+
+bool comes_again(int status) {
+  if (asked_to_end()) return false;
+  if (WIFSIGNALED(status)) return true;
+  return WIFEXITED(status) &&
+         (WEXITSTATUS(status) == kComesAgain || WEXITSTATUS(status) == kComesAgainFromGathering);
+}
+
+Result<int> run_again(const WorkerStart& start, int status, Processes& processes) {
+  while (comes_again(status)) status = TRY(run_worker(start, processes));
+  return status;
+}
+
+namespace {
+
+WorkerStart patient(WorkerStart start, int64_t restarts) {
+  start.join_max = {start.join_max.ns * (1 + std::min(restarts, kWindowsMax))};
+  return start;
+}
+
+bool has_failed(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status);
+}
+
+bool ended_with(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
+
+// The worker in a seat that was given: how it ended. Nothing: somebody else sat there after all, or
+// does by now.
+Result<std::optional<int>> sit(const SpareOptions& waiting, int32_t rank, int64_t restarts,
+                               Processes& processes) {
+  WorkerStart first = waiting.start;
+  first.rank = rank;
+  first.child = first.returns = true;
+  const WorkerStart later = patient(first, restarts);
+  first.join_max = std::min(first.join_max, kTakeSeatMax);
+  int status = TRY(run_worker(first, processes));
+  if (has_failed(status) && !waiting.asked_to_end()) return std::nullopt;
+  // Where the epoch did not come about, another seat may have nobody else, and this one may.
+  while (comes_again(status) && !ended_with(status, kComesAgainFromGathering))
+    status = TRY(run_worker(later, processes));
+  if (ended_with(status, kDisplaced) || comes_again(status)) return std::nullopt;
+  return status;
+}
+
+}  // namespace
+
+Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Processes& processes,
+                            Threads& threads) {
+  while (true) {
+    const auto rank = TRY(wait_for_seat(waiting, threads));
+    if (!rank) return 0;
+    if (const auto status = TRY(sit(waiting, *rank, restarts, processes))) return *status;
+  }
+}
+
+Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
+                           Threads& threads) {
+  waiting.seat = waiting.start.rank;
+  WorkerStart first = waiting.start;
+  first.child = first.returns = true;
+  const WorkerStart later = patient(first, restarts);
+  first.join_max = first_patience(first);
+  int status = TRY(run_worker(first, processes));
+  status = TRY(run_again(later, status, processes));
+  if (!ended_with(status, kDisplaced) || waiting.asked_to_end()) return status;
+  if (waiting.log) {
+    waiting.log(
+        fmt::format("another process has the seat of rank {}; this one waits until it is "
+                    "free, or the run is over",
+                    waiting.seat));
+  }
+  waiting.start.join_max = later.join_max;
+  return return_as_spare(waiting, restarts, processes, threads);
+}
+
+}  // namespace tombolo::run

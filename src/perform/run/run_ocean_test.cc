@@ -1,0 +1,583 @@
+// The ocean (support/ocean_run.h) drives launcher, supervisor, ranks and those who start them again
+// through storms: kills, power cuts, cut, slow and reset paths, suspended hosts, full disks, clocks
+// that are set. When the storm is over every update was made once, whatever happened.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+
+#include "base/file.h"
+#include "perform/state/checkpoint.h"
+#include "perform/state/state_reader.h"
+#include "support/ocean_run.h"
+#include "support/seeds.h"
+
+namespace tombolo::ocean {
+namespace {
+
+constexpr SimDuration kSecond{1'000'000'000};
+
+struct Storm {
+  uint64_t seed = 0;
+  bool is_loud = false;
+  Bug bug = Bug::kNone;
+  int64_t memory = int64_t{1} << 40;  // bytes that each host can still give
+};
+
+std::string folder_for_hosts() {
+  std::string name = "/dev/shm/ocean.XXXXXX";  // in memory, where that is
+  if (!mkdtemp(name.data())) {
+    name = (fs::temp_directory_path() / "ocean.XXXXXX").string();
+    CHECK(mkdtemp(name.data()), "no folder for the hosts");
+  }
+  return name;
+}
+
+class Voyage {
+ public:
+  explicit Voyage(const Storm& storm)
+      : storm_(storm),
+        random_(storm.seed),
+        ocean_(storm.seed),
+        sea_(ocean_),
+        folder_(folder_for_hosts()) {
+    sea_.bug_ = storm.bug;
+    sea_.memory_ = storm.memory;
+    if (storm.is_loud) sea_.log_ = [this](const std::string& what) { say(what); };
+    clocks_can_be_set = storm.bug == Bug::kClocksCanBeSet;
+  }
+
+  void clean_up() const { fs::remove_all(folder_); }
+
+  // What went wrong, or nothing.
+  std::string sail() {
+    RunOptions options;
+    replicas_ = 1 + static_cast<int>(random_.below(2));
+    stages_ = 2 + static_cast<int>(random_.below(2));
+    steps_ = 8 + static_cast<int>(random_.below(8));
+    const bool is_slow = random_.below(8) == 0;
+    // Drawn apart: a seed's other draws stay the same.
+    const bool is_apart = replicas_ == 2 && Random(storm_.seed).stream("apart").below(2) == 0;
+    if (storm_.is_loud && is_apart) say("each pipeline lies in a datacenter of its own");
+    options.plan = make_test_plan({.stages = stages_,
+                                   .microbatches = 2,
+                                   .replicas = replicas_,
+                                   .steps = steps_,
+                                   .forward = is_slow ? "9 s" : "100 ms",
+                                   .backward = "200 ms",
+                                   .checkpoints = "checkpoints",
+                                   .every = 1 + static_cast<int>(random_.below(4)),
+                                   .byte_scale = 64,
+                                   .apart = is_apart});
+    options.folder = folder_;
+    options.on_several_hosts = random_.below(3) > 0;
+    options.systemd = random_.below(2) > 0;
+    if (random_.below(2) == 0) options.terms = *run::lease_terms(Seconds{5}, Seconds{20});
+    if (options.on_several_hosts) {
+      choose_spares(options);
+      build_walls(options);
+    }
+    Run run(sea_, options);
+    // While it goes on: an iteration takes about a second.
+    const SimDuration window = kSecond * (steps_ * (is_slow ? 20 : 1));
+    brew(run, options.terms, window);
+    brew_weather(run, window);
+    brew_losses(run, options, window);
+    brew_walls(run, window);
+    // A fault costs what it lasts, leases, the time for ranks to come, and steps done again.
+    const SimTime limit =
+        ocean_.now() + kSecond * (60 + steps_ * (is_slow ? 60 : 3)) + kSecond * 250 * faults_;
+    bool late = false;
+    const bool ended = ocean_.sail([&] {
+      late = ocean_.now() > limit;
+      return run.over() || late;
+    });
+    if (storm_.is_loud) {
+      say(fmt::format("{} seats went to spares, {} links through the launcher's host",
+                      run.record().seated, run.record().spliced));
+      say(fmt::format("steps {}", fmt::join(run.record().steps, " ")));
+    }
+    if (run.record().begun_for_a_spare > 0 && std::getenv("TOMBOLO_SEEDS"))
+      std::cerr << fmt::format(
+          "seed {}: begun again, for a spare that waits is not asked for files\n", storm_.seed);
+    if (!ended) return "all wait for ever";
+    if (late) return fmt::format("it still goes on after {}", brief(seconds(limit - SimTime{})));
+    if (!*run.record().end) return "it failed: " + run.record().end->error().text();
+    if (!run.record().wrong.empty()) return run.record().wrong;
+    if (!run.record().hung.empty()) return "it was said to hang: " + run.record().hung[0].second;
+    if (wall_clock_reads > 0) return "somebody reads the wall clock";
+    if (!options.spares.empty() && !all_end(run)) return "somebody waits for a run that is over";
+    const std::string hasty = check_patience(run);
+    return hasty.empty() ? check(run) : hasty;
+  }
+
+ private:
+  // Faults, one after the other or at once.
+  void brew(Run& run, const control::LeaseTerms& terms, SimDuration window) {
+    const int ranks = stages_ * replicas_;
+    const auto faults = static_cast<int64_t>(random_.below(7));
+    faults_ += faults;
+    for (int64_t i = 0; i < faults; ++i) {
+      const SimTime at =
+          ocean_.now() +
+          SimDuration{static_cast<int64_t>(random_.below(static_cast<uint64_t>(window.ns)))};
+      const auto host = static_cast<int>(random_.below(run.hosts()));
+      const auto other = static_cast<int>(random_.below(run.hosts()));
+      const auto rank = static_cast<int32_t>(random_.below(ranks));
+      const SimDuration a_while{static_cast<int64_t>(random_.below(45'000'000'000))};
+      const bool one = random_.below(2) == 0;
+      const uint64_t kind = random_.below(run.hosts() > 1 ? 6 : 3);
+      const bool between_workers = host != 0 && other != 0;
+      const bool is_path = kind == 3 || (kind == 4 && between_workers);
+      // On the way to the launcher leases run, and what was held up may come 2 s later.
+      const SimDuration borne = between_workers ? terms.ceiling : terms.floor - kSecond * 2;
+      is_harmless_ = is_harmless_ && is_path && a_while < borne;
+      switch (kind) {
+        case 0:
+          plan(at, fmt::format("rank {} is killed", rank), [&run, rank] { run.kill_one(rank); });
+          break;
+        case 1:
+          plan(at, "the launcher is killed", [&run] { run.kill_one(-1); });
+          break;
+        case 2:
+          plan(at, fmt::format("host {} sleeps for {}", host, brief(seconds(a_while))),
+               [this, host, a_while] { ocean_.suspend(host, ocean_.now() + a_while * 2); });
+          break;
+        case 3:
+          plan(at,
+               fmt::format("hosts {} and {} are cut for {}", host, other, brief(seconds(a_while))),
+               [this, host, other, a_while] {
+                 if (host != other) sea_.cut(host, other, ocean_.now() + a_while);
+               });
+          break;
+        case 4:
+          plan(at, fmt::format("links of {} and {} are reset", host, other),
+               [this, host, other, one] { sea_.reset(host, other, one); });
+          break;
+        case 5:
+          plan(at, fmt::format("host {} is away for {}", host, brief(seconds(a_while))),
+               [&run, host, a_while] { run.lose_host(host, a_while * 2); });
+          break;
+      }
+    }
+  }
+  // Slow paths, full disks, clocks that are set. Drawn apart: a seed's other faults stay the same.
+  void brew_weather(Run& run, SimDuration window) {
+    Random random = Random(storm_.seed).stream("weather");
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(n)); };
+    const int64_t more = below(3);
+    for (int64_t i = 0; i < more; ++i) {
+      const SimTime at = ocean_.now() + SimDuration{below(window.ns)};
+      const int host = static_cast<int>(below(run.hosts()));
+      const int other = static_cast<int>(below(run.hosts()));
+      const SimDuration a_while{below(45 * kSecond.ns)};
+      const std::string lasts = brief(seconds(a_while));
+      const SimDuration most{1 + below(5 * kSecond.ns)};
+      const SimDuration step{below(7200 * kSecond.ns) - 3600 * kSecond.ns};
+      const Disk disk{
+          .room = below(4000), .takes_names = below(4) > 0, .tells_late = below(4) == 0};
+      const int64_t kind = below(run.hosts() > 1 ? 4 : 2);
+      if (kind == 0) {
+        plan(at, fmt::format("the wall clock of host {} is set by {}", host, brief(seconds(step))),
+             [this, host, step] { ocean_.set_wall_clock(host, step); });
+        continue;
+      }
+      if (kind == 1) {
+        is_harmless_ = false;
+        plan(at, fmt::format("the disk of host {} is full for {}", host, lasts),
+             [&run, host, a_while, disk] { run.fill_disk(host, a_while, disk); });
+      } else if (host != other) {
+        is_harmless_ = is_harmless_ && host != 0 && other != 0;
+        plan(at,
+             fmt::format("the path of {} and {} is slow by up to {} for {}", host, other,
+                         brief(seconds(most)), lasts),
+             [this, host, other, a_while, most] {
+               sea_.slow(host, other, ocean_.now() + a_while, most);
+             });
+      }
+      ++faults_;
+    }
+  }
+  // Hosts that wait for a seat, in some voyages.
+  void choose_spares(RunOptions& options) {
+    Random random = Random(storm_.seed).stream("spares");
+    if (random.below(4) > 0) return;
+    for (uint64_t more = 1 + random.below(2); more > 0; --more) {
+      const auto& like = options.plan.ranks[random.below(options.plan.ranks.size())];
+      options.spares.push_back(random.below(2) == 0 ? "" : like.datacenter);
+      if (!storm_.is_loud) continue;
+      say(fmt::format("host {} is a spare of {}",
+                      options.plan.ranks.size() + options.spares.size() - 1,
+                      options.spares.back().empty() ? "any datacenter" : options.spares.back()));
+    }
+  }
+  // What spares are for, and what becomes of them. With replicas hosts are lost for good, as long as
+  // there is a spare for each; else what was on their disk would be lost as well.
+  void brew_losses(Run& run, const RunOptions& options, SimDuration window) {
+    if (options.spares.empty()) return;
+    Random random = Random(storm_.seed).stream("losses");
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(n)); };
+    std::vector<std::string> left = options.spares;
+    for (int64_t more = 1 + below(3); more > 0; --more, faults_ += 2) {
+      const SimTime at = ocean_.now() + SimDuration{below(window.ns)};
+      const int host = static_cast<int>(1 + below(run.hosts() - 1));
+      const int spare = run.hosts() + static_cast<int>(below(static_cast<int64_t>(left.size())));
+      const SimDuration long_enough = kSecond * (60 + below(240));
+      const SimDuration a_while = kSecond * (1 + below(90));
+      const std::string lasts = brief(seconds(a_while));
+      const auto fits = std::find_if(left.begin(), left.end(), [&](const std::string& where) {
+        return where.empty() || where == options.plan.ranks[host].datacenter;
+      });
+      const bool for_good = below(2) == 0 && replicas_ > 1 && fits != left.end();
+      const int64_t kind = below(6);
+      is_harmless_ = is_harmless_ && kind > 2;  // a spare that waits is missed by nobody
+      if (kind < 2 && for_good) {
+        *fits = "nowhere";
+        plan(at, fmt::format("host {} is lost for good", host),
+             [&run, host] { run.lose_host(host, std::nullopt); });
+      } else if (kind < 2) {
+        plan(at, fmt::format("host {} is away for {}", host, brief(seconds(long_enough))),
+             [&run, host, long_enough] { run.lose_host(host, long_enough); });
+      } else if (kind == 2) {
+        plan(at, fmt::format("hosts 0 and {} are cut for {}", host, brief(seconds(long_enough))),
+             [this, &run, host, long_enough] { run.cut_off(host, ocean_.now() + long_enough); });
+      } else if (kind == 3) {
+        plan(at, fmt::format("hosts 0 and {} are cut for {}", spare, lasts),
+             [this, spare, a_while] { sea_.cut(0, spare, ocean_.now() + a_while); });
+      } else if (kind == 4) {
+        plan(at, fmt::format("all of host {} is killed", spare),
+             [&run, spare] { run.kill_all(spare); });
+      } else {
+        plan(ocean_.now(), fmt::format("host {} comes after {}", spare, lasts),
+             [&run, spare, a_while] { run.lose_host(spare, a_while); });
+        plan(at, fmt::format("host {} sleeps for {}", spare, lasts),
+             [this, spare, a_while] { ocean_.suspend(spare, ocean_.now() + a_while); });
+      }
+    }
+  }
+  // Firewalls and routers, in some voyages: calls that do not arrive, of whatever ranks there are.
+  void build_walls(RunOptions& options) {
+    Random random = Random(storm_.seed).stream("walls");
+    walls_ = random.below(4) > 0 ? 0 : static_cast<int64_t>(1 + random.below(3));
+    const auto& ranks = options.plan.ranks;
+    for (int64_t i = 0; i < walls_; ++i, ++faults_) {
+      const auto from = static_cast<int>(random.below(ranks.size()));
+      const auto to = static_cast<int>(random.below(ranks.size()));
+      const bool said = random.below(2) == 0;
+      const uint64_t kind = random.below(3);
+      if (kind < 2) sea_.block(from, to);
+      if (kind == 1) sea_.block(to, from);
+      for (size_t host = 0; kind == 2 && host < ranks.size(); ++host) {
+        if (ranks[host].datacenter != ranks[from].datacenter) continue;
+        sea_.put_behind(static_cast<int>(host), from);
+        if (said) options.no_inbound.insert(static_cast<int>(host));
+      }
+      if (storm_.is_loud)
+        say(fmt::format("{} {} {}", from, kind == 0 ? "cannot call" : "and", to) +
+            (kind == 2   ? fmt::format(": the hosts beside {} are behind a router", from)
+             : kind == 1 ? " cannot call each other"
+                         : ""));
+    }
+    is_harmless_ = is_harmless_ && walls_ == 0;
+  }
+  // Then the way to the coordinator matters more; and walls are built while a run goes on.
+  void brew_walls(Run& run, SimDuration window) {
+    if (walls_ == 0) return;
+    Random random = Random(storm_.seed).stream("ways");
+    for (uint64_t more = random.below(3); more > 0; --more, ++faults_) {
+      const SimTime at =
+          ocean_.now() +
+          SimDuration{static_cast<int64_t>(random.below(static_cast<uint64_t>(window.ns)))};
+      const auto host = static_cast<int>(1 + random.below(run.hosts() - 1));
+      const auto other = static_cast<int>(random.below(run.hosts()));
+      const SimDuration a_while{static_cast<int64_t>(random.below(45'000'000'000))};
+      switch (random.below(4)) {
+        case 0:
+          plan(at, fmt::format("links of 0 and {} are reset", host),
+               [this, host] { sea_.reset(0, host, false); });
+          break;
+        case 1:
+          plan(at, fmt::format("hosts 0 and {} are cut for {}", host, brief(seconds(a_while))),
+               [this, host, a_while] { sea_.cut(0, host, ocean_.now() + a_while); });
+          break;
+        case 2:
+          plan(at, "the launcher is killed", [&run] { run.kill_one(-1); });
+          break;
+        case 3:
+          plan(at, fmt::format("{} and {} cannot call each other any more", host, other),
+               [this, host, other] {
+                 sea_.block(host, other);
+                 sea_.block(other, host);
+               });
+          break;
+      }
+    }
+  }
+  // Ranks call a launcher that is gone for ten windows of --join-timeout at most.
+  bool all_end(const Run& run) {
+    const SimTime last = ocean_.now() + kSecond * 1300;
+    ocean_.sail([&] { return run.all_ended() || ocean_.now() > last; });
+    return run.all_ended();
+  }
+
+  void plan(SimTime at, std::string what, std::function<void()> fault) {
+    ocean_.at(at, [this, what = std::move(what), fault = std::move(fault)] {
+      if (storm_.is_loud) say(what);
+      fault();
+    });
+  }
+
+  void say(const std::string& what) const {
+    std::cerr << fmt::format("  at {}: {}\n", brief(seconds(ocean_.now() - SimTime{})), what);
+  }
+
+  // What happened only to paths between workers, and did not last, is no reason to start again.
+  std::string check_patience(const Run& run) const {
+    if (!is_harmless_) return {};
+    if (run.record().restarts > 0) return "it started again for nothing";
+    for (size_t i = 0; i < run.record().steps.size(); ++i) {
+      if (run.record().steps[i] != static_cast<int64_t>(i) + 1) return "a step was done again";
+    }
+    return {};
+  }
+
+  // Every host has the last checkpoint, every tensor of it saw every update once, and nothing is
+  // left that only a run that goes on needs.
+  std::string check(const Run& run) {
+    if (run.record().steps.empty() || run.record().steps.back() != steps_)
+      return "the last step was never reported";
+    const std::string at_home = run.folder(0) + "/checkpoints";
+    const auto newest = state::latest_checkpoint(at_home);
+    if (!newest) return newest.error().text();
+    if (!*newest || (*newest)->manifest.step != steps_) return "the last checkpoint is not there";
+    state::StateReader reader(
+        **newest,
+        [&](const state::Shard& shard, int64_t offset, int64_t bytes) -> Result<kernels::Payload> {
+          for (int host = 0; host < run.all_hosts(); ++host) {
+            const std::string path =
+                state::step_folder(run.folder(host) + "/checkpoints", steps_) + "/" + shard.file;
+            if (!fs::exists(path)) continue;
+            kernels::Payload out(static_cast<size_t>(bytes));
+            TRY(read_part(path, offset, out));
+            return out;
+          }
+          return failed("no host has " + shard.file);
+        });
+    const auto tensors = reader.read_all();
+    if (!tensors) return tensors.error().text();
+    for (const kernels::NamedTensor& tensor : *tensors) {
+      int64_t updates = 0;
+      std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+      if (updates != steps_)
+        return fmt::format("{} saw {} updates of {}", tensor.name, updates, steps_);
+    }
+    if (fs::exists(run.folder(0) + "/out/journal")) return "the journal is still there";
+    return {};
+  }
+
+  const Storm storm_;
+  Random random_;
+  Ocean ocean_;
+  Sea sea_;
+  const std::string folder_;
+  int stages_ = 2, replicas_ = 1, steps_ = 10;
+  int64_t faults_ = 0;
+  int64_t walls_ = 0;
+  bool is_harmless_ = true;  // nothing but short trouble between workers
+};
+
+// In a process of its own, which its parked threads end with: `voyage` says what went wrong.
+std::string in_a_process(const std::function<std::string()>& voyage) {
+  int pipe_ends[2];
+  CHECK(pipe(pipe_ends) == 0, "no pipe");
+  const pid_t child = fork();
+  CHECK(child >= 0, "no process");
+  if (child == 0) {
+    const rlimit patience{60, 60};  // seconds of computing, however busy the machine is
+    setrlimit(RLIMIT_CPU, &patience);
+    const std::string wrong = voyage();
+    const auto written = write(pipe_ends[1], wrong.data(), wrong.size());
+    _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string wrong;
+  char part[4096];
+  for (ssize_t n = 0; (n = read(pipe_ends[0], part, sizeof part)) > 0;) wrong.append(part, n);
+  close(pipe_ends[0]);
+  const int status = run::await_exit(child);
+  return status == 0 ? wrong : "its process was " + run::describe_exit(status);
+}
+
+std::string sail(const Storm& storm) {
+  return in_a_process([&] {
+    auto* voyage = new Voyage(storm);  // kept: threads are parked in it
+    std::string wrong = voyage->sail();
+    voyage->clean_up();
+    return wrong;
+  });
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TOMBOLO_NO_FORKS 1  // ThreadSanitizer knows no threads that a forked process starts
+#endif
+#endif
+
+// TOMBOLO_SEEDS=1001:2000, where it is said.
+void choose_seeds(uint64_t& first, uint64_t& last) {
+  const char* some = std::getenv("TOMBOLO_SEEDS");
+  if (!some) return;
+  const std::string text = some;
+  const size_t colon = text.find(':');
+  CHECK(colon != text.npos, "TOMBOLO_SEEDS={}, not FIRST:LAST", text);
+  first = std::stoull(text.substr(0, colon));
+  last = std::stoull(text.substr(colon + 1));
+}
+
+// Alone, and loud: TOMBOLO_SEED=7. Others: TOMBOLO_SEEDS=1001:2000.
+void sail_all(uint64_t first, uint64_t last, const Storm& like = {}) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  Storm storm = like;
+  if (const char* one = std::getenv("TOMBOLO_SEED")) {
+    storm.seed = std::stoull(one);
+    storm.is_loud = true;
+    EXPECT_EQ(sail(storm), "");
+    return;
+  }
+  int wrong_ones = 0;
+  choose_seeds(first, last);
+  for (uint64_t seed = first; seed <= last && wrong_ones < 5; ++seed) {
+    storm.seed = seed;
+    const std::string wrong = sail(storm);
+    EXPECT_EQ(wrong, "") << "TOMBOLO_SEED=" << seed;
+    wrong_ones += !wrong.empty();
+  }
+}
+
+TEST(RunOcean, EveryUpdateIsMadeOnceWhateverHappens) { sail_all(1, 5); }
+
+// 1,000 of them, in parts that run beside each other.
+class Storms : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(Storms, AreSurvived) {
+  const bool chosen = std::getenv("TOMBOLO_SEED") || std::getenv("TOMBOLO_SEEDS");
+  if (chosen && GetParam() > 0) GTEST_SKIP() << "the first part sails those that were asked for";
+  const uint64_t each = seeds(25, 250);
+  sail_all(GetParam() * each + 1, (GetParam() + 1) * each);
+}
+
+INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
+
+// Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
+TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
+
+// Iterations of about a second; in one of them, once, a computation of one rank hangs.
+struct HangCase {
+  bool is_apart = false;  // replicas, whose gradients a thread exchanges
+  int64_t iteration = 6;
+  SimDuration lasts;
+  int32_t rank = 1;
+};
+
+// What the launcher says, each line with how long after the computation began; and at last how often
+// it started again.
+std::string sail_with_a_hang(const HangCase& hang) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    auto* begun = new std::optional<SimTime>();
+    sea->hangs_ = [=](int32_t rank, int64_t iteration) {
+      if (rank != hang.rank || iteration != hang.iteration || *begun) return SimDuration{};
+      *begun = ocean->now();
+      return hang.lasts;
+    };
+    auto* run = new Run(*sea, {.plan = make_test_plan({.stages = 2,
+                                                       .replicas = 2,
+                                                       .steps = 12,
+                                                       .forward = "100 ms",
+                                                       .backward = "200 ms",
+                                                       .checkpoints = "checkpoints",
+                                                       .every = 4,
+                                                       .byte_scale = 64,
+                                                       .apart = hang.is_apart}),
+                               .folder = folder,
+                               .on_several_hosts = true});
+    ocean->sail([&] { return run->over(); });
+    fs::remove_all(folder);
+    std::string said;
+    for (const auto& [at, line] : run->record().hung)
+      said += fmt::format("{:.0f} s: {}\n", seconds(at - **begun).value, line);
+    return said + fmt::format("{} times again", run->record().restarts);
+  });
+}
+
+// The others wait for it, make no progress either, and are not named. Reports come every second.
+TEST(RunOcean, ARankThatHangsIsNamedAndThoseThatWaitAreNot) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  for (const bool is_apart : {false, true}) {
+    EXPECT_THAT(sail_with_a_hang({.is_apart = is_apart, .lasts = kSecond * 100}),
+                testing::MatchesRegex(
+                    "3[0-2] s: rank 1 \\([a-z]+\\) has made no progress for 3[01] s \\(its usual "
+                    "iteration takes "
+                    "[0-9.]+ m?s\\); its heartbeats continue\n"
+                    "10[01] s: rank 1 \\([a-z]+\\) makes progress again, after (99|10[01]) s\n"
+                    "0 times again"));
+  }
+}
+
+// Libraries are loaded and kernels compiled in the first; later on a rank may need 30 s.
+TEST(RunOcean, NeitherAFirstIterationNorAShortPauseHangs) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  EXPECT_EQ(sail_with_a_hang({.iteration = 1, .lasts = kSecond * 500}), "0 times again");
+  EXPECT_EQ(sail_with_a_hang({.lasts = kSecond * 28}), "0 times again");
+}
+
+// So it would be noticed: with each of these some storm ends otherwise.
+struct Plant {
+  Bug bug = Bug::kNone;
+  uint64_t first = 1;  // storms before this one do not show it; --long tries them as well
+};
+class Planted : public testing::TestWithParam<Plant> {};
+
+TEST_P(Planted, IsFound) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  uint64_t first = seeds(GetParam().first, 1);
+  uint64_t last = first + 199;
+  choose_seeds(first, last);
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    const std::string wrong = sail({seed, false, GetParam().bug});
+    if (wrong.empty()) continue;
+    fmt::print("seed {}: {}\n", seed, wrong);
+    return;
+  }
+  FAIL() << "in the storms " << first << " to " << last;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ManyRunOcean, Planted,
+    testing::Values(Plant{Bug::kMessageLostInReset, 275}, Plant{Bug::kLinksHaveNoGrace, 425},
+                    Plant{Bug::kTokenIsDrawnAgain}, Plant{Bug::kExitIsNotHeard},
+                    Plant{Bug::kNobodyComesAgain}, Plant{Bug::kStateIsOneShort},
+                    Plant{Bug::kUpdateAgainAfterLoad}, Plant{Bug::kDiskForgets, 85},
+                    Plant{Bug::kJournalForgets, 84}, Plant{Bug::kKeptUnderAnotherStep},
+                    Plant{Bug::kFullDiskIsBelieved}, Plant{Bug::kClocksCanBeSet, 16},
+                    Plant{Bug::kSlowIsLost, 43}, Plant{Bug::kSeatIsNotFenced},
+                    Plant{Bug::kSpareLeavesItsSeat, 385}, Plant{Bug::kSplicedWithAnother, 399},
+                    Plant{Bug::kSpliceIsNotToldAgain, 20}));
+
+}  // namespace
+}  // namespace tombolo::ocean

@@ -1,0 +1,137 @@
+// The launcher's desk for state: with what a run begins, which checkpoints come into being, and
+// files that go from one host to another. Folders need not be shared.
+//
+//   gathering   asks all ranks what is on their hosts, and says with what all begin
+//   working     commits checkpoints in two steps (commit_tracker.h), passes pieces of shards on to
+//               ranks whose hosts lack them (file_pieces.h)
+//   at the end  fetches the parts of the Trace that it cannot see in its own folder
+//
+// One thread; never blocks but for this host's disk.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "perform/state/commit_tracker.h"
+#include "perform/state/file_pieces.h"
+#include "perform/state/state_message.h"
+#include "perform/state/state_sources.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::state {
+
+// In a line for people: why an older checkpoint is what the run begins with.
+std::string going_on_from(const Error& damage, const std::string& instead);
+
+class CheckpointCoordinator {
+ public:
+  struct Options {
+    std::string output;      // the launcher's folder
+    std::string run = {};    // what ranks call it in the lock of its checkpoints
+    int64_t epoch = 0;       // that gathers
+    bool goes_on = false;    // with a run that lost somebody
+    bool resume = false;     // a person said so
+    bool elsewhere = false;  // ranks are on other hosts, which may have what this one lacks
+    std::optional<state::FoundCheckpoint> newest;  // of the checkpoints that are here
+    int64_t below = INT64_MAX;                     // checkpoints from this step on are damaged
+    std::function<void(int32_t rank, const StateMessage&)> tell;
+    std::function<void(const std::string&)> note;  // what people should know; may be empty
+  };
+  // The Plan outlives the desk.
+  CheckpointCoordinator(const plan::Plan& plan, Options options);
+
+  // To all ranks; what they answer.
+  Survey survey() const;
+  Status add(int32_t rank, const Inventory& inventory);
+
+  // With what all begin.
+  struct Beginning {
+    int64_t first_iteration = 1;
+    std::optional<state::Manifest> state;  // nothing: from the beginning
+    int64_t state_epoch = 0;               // in which it was kept; 0: of a checkpoint
+  };
+  // Nothing while a rank has not answered. Where the newest checkpoint is torn, or a shard of it is
+  // nowhere, an older one that is whole, and a note names both. Unusable where there is none, or where
+  // it does not fit. Once.
+  Result<std::optional<Beginning>> beginning();
+
+  // Whether some host has a checkpoint from before that step.
+  bool has_older(int64_t step) const;
+
+  void add(int32_t rank, int64_t step, const state::Shard& shard);
+  Status committed(int32_t rank, int64_t step);
+  // Somebody's disk did not take it. False where that was known.
+  bool missed(int64_t step);
+  Status asked(int32_t rank, const FileRequest& wanted);
+  Status came(int32_t rank, const FilePiece& piece);
+  Status finished(int32_t rank, const Finished& finished);
+
+  // All ranks have finished: the last step's checkpoint is due. Who is lost before leaves something
+  // to go on from.
+  void all_finished();
+  // Nothing is on its way any more.
+  bool idle() const { return pulls_.empty() && !book_.pending(); }
+  // To all ranks, when it is.
+  Over over() const { return {fetched_}; }
+  // Where a rank's part of the Trace lies now.
+  std::string trace_path(int32_t rank) const;
+  // Of a run that was done: what the launcher before had fetched of the Trace is ours. False: not
+  // all parts are here any more, because it had merged them.
+  bool take_fetched();
+  // When all ranks have ended, or not: what is of no use any more goes.
+  void clear() const;
+
+  // Steps of which all shards are on their hosts. Some host may have the manifest, too.
+  const std::set<int64_t>& complete() const { return complete_; }
+  // The newest checkpoint that exists on all hosts, and what it is called here.
+  const std::optional<state::FoundCheckpoint>& checkpoint() const { return newest_; }
+
+ private:
+  struct Pull {
+    int32_t rank = 0;
+    PieceWindow window;
+    std::function<Status(std::string_view)> take;
+    std::function<Status()> done;
+  };
+  // Of a rank that asked, and the number that it gave.
+  struct Asked {
+    int32_t rank = 0;
+    int64_t id = 0;
+  };
+  void commit(const state::Manifest& manifest);
+  void tell_all(const StateMessage& message);
+  void pull(int32_t rank, FileRequest range, std::function<Status(std::string_view)> take,
+            std::function<Status()> done);
+  void ask_on(Pull& pull);
+  Status pull_manifest(const StateSources::Found& found);
+  void leave_behind(state::Manifest& manifest) const;
+  Status look_elsewhere();
+  Beginning choose() const;
+  Result<bool> fall_back(const Beginning& from, const Error& damage);
+  void note_instead(const Error& damage, const std::string& instead) const;
+  std::string fetched_path(int32_t rank) const;
+
+  const plan::Plan& plan_;
+  const Options options_;
+  StateSources sources_;
+  CommitTracker book_;
+  std::optional<state::FoundCheckpoint> newest_;
+  bool looked_ = false;                  // at what other hosts have
+  std::optional<state::Manifest> last_;  // of the last step, all of whose shards are there
+  std::map<int64_t, state::Manifest> committing_;
+  std::set<int64_t> complete_;
+  std::list<Pull> pulls_;
+  std::map<int64_t, Asked> passed_on_;
+  int64_t next_id_ = 1;
+  std::vector<int32_t> fetched_;
+};
+
+}  // namespace tombolo::state

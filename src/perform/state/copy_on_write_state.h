@@ -1,0 +1,58 @@
+// A rank's state while a thread writes it to a file from where it lies.
+//
+// That thread reads it once, from front to back. The performing thread goes on meanwhile, because
+// passes write nothing of the state. An update does, so what is unread by then is copied before, or
+// the update waits until nothing is. Either way what is read is the state as it was lent.
+//
+// Memory: a piece of 4 MiB, and of copies what an update finds unread, each until it is read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "perform/kernels/kernels.h"
+#include "perform/state/safetensors.h"
+
+namespace tombolo::state {
+
+class CopyOnWriteState {
+ public:
+  CopyOnWriteState(std::vector<kernels::TensorView> tensors, Threads& threads);
+
+  // --- the reading thread ---
+  // All tensors, in the order in which their bytes come.
+  std::vector<TensorShape> shapes() const;
+  // The next bytes, of one tensor or several; valid until the next call. Empty: that was all.
+  std::span<const std::byte> next();
+  // It reads no more.
+  void close();
+
+  // --- the performing thread ---
+  // Bytes that are neither read nor copied: while there are any, nobody may change the state.
+  int64_t exposed() const;
+  // Afterwards none are, but where there is no memory for the copies: then false.
+  bool copy();
+  // Waits until none are.
+  void await_read();
+
+ private:
+  static constexpr size_t kPiece = size_t{4} << 20;
+
+  Threads& threads_;
+  const std::vector<kernels::TensorView> tensors_;
+  std::vector<std::byte> piece_;  // the reading thread's
+
+  mutable std::mutex mutex_;  // of all below; held while bytes are copied
+  const std::unique_ptr<Signal> read_;
+  std::vector<std::span<const std::byte>> unread_;  // by tensor: of it, or of its copy
+  std::vector<kernels::Payload> copies_;            // by tensor
+  size_t at_ = 0;                                   // the first tensor that is not read
+  int64_t exposed_ = 0;
+};
+
+}  // namespace tombolo::state

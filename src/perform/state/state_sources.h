@@ -1,0 +1,61 @@
+// Who has which files of earlier attempts: what all ranks said when the run gathered.
+//
+// A run goes on where every shard of the state that it begins with is on the host of some rank. Who
+// lacks one fetches it from there. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/state/checkpoint.h"
+#include "perform/state/state_message.h"
+#include "perform/state/state_snapshot.h"
+
+namespace tombolo::state {
+
+class StateSources {
+ public:
+  void add(int32_t rank, const Inventory& inventory);
+  bool said(int32_t rank) const { return said_.contains(rank); }
+  size_t how_many() const { return said_.size(); }
+
+  // The newest checkpoint below this step that some rank has the manifest of.
+  struct Found {
+    int64_t step = 0;
+    int32_t rank = 0;
+    int64_t bytes = 0;  // of the manifest
+  };
+  std::optional<Found> newest_manifest(int64_t below) const;
+  const std::vector<state::KeptShard>& kept() const { return kept_; }
+
+  // Unusable, naming the first shard that nobody has, or that has another size wherever it is.
+  // `epoch`: of kept states; 0: of a checkpoint.
+  Status check(const state::Manifest& manifest, uint64_t epoch) const;
+
+  // Whether somebody has a file of its name, of a checkpoint.
+  bool has(const state::Shard& shard, int64_t step) const {
+    return files_.contains({0, step, shard.file});
+  }
+
+  // Of those that have the file of this request, the same one for the same rank that asks. Nothing
+  // where nobody does, or the range lies outside of it.
+  std::optional<int32_t> source(const FileRequest& wanted, int32_t by) const;
+
+ private:
+  struct Key {
+    int64_t epoch = 0;  // 0: of a checkpoint
+    int64_t step = 0;
+    std::string file;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, std::map<int32_t, int64_t>> files_;  // then by rank: its bytes
+  std::vector<state::KeptShard> kept_;
+  std::set<int32_t> said_;
+};
+
+}  // namespace tombolo::state
