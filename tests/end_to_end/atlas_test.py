@@ -86,6 +86,10 @@ class Cells(Case):
             if schedule == "atlas":
                 self.same_order_on_the_wan(predicted, happened, (1, 2) if places else (0, 1, 2))
         machine, error = answer["machine"], answer["iteration_error"]
+        if places:  # sums between datacenters overlap the next iteration: later ones take longer
+            end = lambda events: max(e["end_ns"] for e in events) - min(e["start_ns"] for e in events)
+            first = [e for e in self.lines("run/trace.jsonl") if e.get("iteration") == 1 and "action" in e]
+            error = end(first) / end(predicted) - 1
         print(f"{schedule}: error {error:+.3f}, {machine}")
         if machine["too_busy"]:
             print("the machine was too busy for this figure to mean anything")
@@ -97,10 +101,10 @@ class Cells(Case):
         key = lambda e: (e["action"], e["lane"], e["rank"], e.get("peer", -1))
         updates = lambda events: sorted(key(e) for e in events if not e["action"].endswith("U"))
         self.assertEqual(updates(happened), updates(predicted))
-        sizes = {key(e): e.get("bytes", 0) for e in predicted}
-        for event in happened:
-            if not event["action"].endswith("U"):
-                self.assertAlmostEqual(event.get("bytes", 0), sizes[key(event)] / 4000, delta=1)
+        sizes = lambda events: sorted((key(e), e.get("bytes", 0)) for e in events if not e["action"].endswith("U"))
+        for (event, size), (_, whole) in zip(sizes(happened), sizes(predicted)):
+            in_parts = event[0].endswith("REDUCE_GRAD")  # each a whole number of elements
+            self.assertAlmostEqual(size, whole / 4000, delta=4 if in_parts else 1, msg=event)
 
     # One transfer of those that share at a time owns a boundary in a direction, in the order of the schedule.
     def same_order_on_the_wan(self, predicted, happened, pipelines):
