@@ -148,5 +148,19 @@ class OddJobs(Case):
         self.assertGreater(drawn, 5)
 
 
+class PartsThatDoNotDivide(Case):
+    def test_replicas_four_and_two(self):
+        # Four replicas hold quarters of a group and two hold halves: where its gradients do not divide by four, the middle border
+        # of the quarters is not that of the halves, and one element goes between a pair that a larger group does not have.
+        places = 'datacenter_per_stage = [["a", "a", "b", "a", "a", "b"]]'
+        job = self.write("job.toml", "[model]\nlayers = 3\nhidden = 292022\nheads = 1\nkv_heads = 1\nffn = 1\nvocabulary = 1\n"
+                         "sequence = 1\n[training]\nglobal_batch = 12\nmicro_batch = 1\n[parallelism]\npipeline = 1\ndata = 6\n"
+                         f'{places}\n[stage_times]\nforward = "1 ms"\nbackward = "2 ms"\n' + "".join(
+                             f'[[cluster.datacenter]]\nname = "{name}"\ndevice = "a100-80g"\nnodes = 6\ndevices_per_node = 1\n'
+                             for name in "ab") +
+                         '[[cluster.wan]]\nbetween = ["a", "b"]\none_way_latency = "10 ms"\nnode_pair_limit = "1 Gbps"\n')
+        self.assertEqual(self.json("simulate", job, "--check")["violations"], [])
+
+
 if __name__ == "__main__":
     unittest.main()

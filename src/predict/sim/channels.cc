@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "spec/plan/resources.h"
-#include "spec/schedule/gradient_exchange.h"
+#include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/local_steps.h"
 
 namespace tombolo::sim {
@@ -80,27 +80,20 @@ Sends shared_sends(const schedule::PipelineShape& shape, const graph::Graphs& gr
   return sends;
 }
 
-// Between the replicas of a stage that send one another gradients.
+// Between the replicas of a stage that send one another gradients: the messages of every group, for who sends to
+// whom depends on its size where it does not divide.
 void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resources,
                   Channels& channels) {
   const std::vector<int32_t> ranks = plan.replicas_of(stage);
-  const plan::Stage& here = plan.stages[static_cast<size_t>(stage)];
-  const auto elements = static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan));
-  const bool sparse = plan.exchange && plan.exchange->is_sparse();
-  const bool local = plan.exchange && plan.exchange->is_local();
-  const auto turns = static_cast<int32_t>(sparse || local ? ranks.size() : 1);  // leaders change
-  for (int32_t group = 0; group < turns; ++group) {
-    auto rounds = schedule::gradient_exchange(plan, stage, elements, group).rounds;
-    if (local) {
-      const auto outer = schedule::outer_exchange(plan, stage, elements, group).rounds;
-      rounds.insert(rounds.end(), outer.begin(), outer.end());
-    }
-    for (const auto& round : rounds) {
-      for (const schedule::ExchangeMessage& message : round) {
-        const int32_t from = ranks[static_cast<size_t>(message.from)];
-        const int32_t to = ranks[static_cast<size_t>(message.to)];
-        if (channels.laws.contains({from, to})) continue;
-        channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, resources));
+  for (const auto& group : schedule::detail::exchange_of(plan, stage, 0).groups) {
+    for (const schedule::GradientExchange* exchange : {&group.exchange, &group.outer}) {
+      for (const auto& round : exchange->rounds) {
+        for (const schedule::ExchangeMessage& message : round) {
+          const std::pair pair{ranks[static_cast<size_t>(message.from)],
+                               ranks[static_cast<size_t>(message.to)]};
+          if (channels.laws.contains(pair)) continue;
+          channels.laws.emplace(pair, law_between(plan, pair.first, pair.second, resources));
+        }
       }
     }
   }
