@@ -127,6 +127,14 @@ class Doctor(Case):
         checks = {each["name"]: each["ok"] for each in json.loads(done.stdout)["checks"]}
         self.assertEqual((checks["GPU"], checks["PyTorch in Python"]), (False, False))
 
+    def test_a_program_without_end_is_missing_and_its_output_bounded(self):
+        self.write("nvidia-smi", "#!/bin/sh\nexec yes\n").chmod(0o755)
+        done = subprocess.run([BUILD / "tombolo", "doctor", "--json"], capture_output=True, text=True, timeout=GUARD_S,
+                              cwd=self.folder, env=os.environ | {"PATH": f"{self.folder}:/usr/bin:/bin"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLess(len(done.stdout), 10_000)
+        self.assertFalse({each["name"]: each["ok"] for each in json.loads(done.stdout)["checks"]}["GPU"])
+
 
 class WaitLine(Case):
     """The command waits for its job on standard input, as long as the test likes."""

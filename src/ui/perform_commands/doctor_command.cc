@@ -27,6 +27,7 @@ namespace {
 constexpr int kWorkerMs = 60'000;  // LibTorch from a cold disk
 constexpr int kPythonMs = 60'000;
 constexpr int kDriverMs = 10'000;
+constexpr size_t kOutputMax = 64 * 1024;
 constexpr uint64_t kFreeMin = uint64_t{2} << 30;
 constexpr rlim_t kFilesMin = 4096;
 
@@ -38,34 +39,36 @@ struct Check {
   std::string install;  // what to do then
 };
 
-// What the program prints within that time, if it ends well; what it says to stderr is left out.
-std::optional<std::string> output_within(const std::string& shell_command, int limit_ms) {
+// What the program prints within that time, if it ends well; what it says to stderr is left out, and
+// so is what it prints beyond kOutputMax. One that does not end is killed and not waited for: a driver
+// that hangs may hold it for ever.
+std::optional<std::string> output_within(std::vector<std::string> command, int limit_ms) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) return std::nullopt;
+  std::vector<std::string> arguments = {"-c", "exec \"$0\" \"$@\" 2> /dev/null"};
+  arguments.insert(arguments.end(), command.begin(), command.end());
   const Result<pid_t> child =
-      run::spawn({.program = "/bin/sh",
-                  .arguments = {"-c", "exec " + shell_command + " 2> /dev/null"},
-                  .stdout_fd = ends[1]});
+      run::spawn({.program = "/bin/sh", .arguments = std::move(arguments), .stdout_fd = ends[1]});
   close(ends[1]);
   std::string out;
-  bool in_time = child.has_value();
+  bool ended = false;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
-  while (in_time) {
+  while (child && out.size() < kOutputMax) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     pollfd readable{ends[0], POLLIN, 0};
+    if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) break;
     std::array<char, 4096> bytes{};
-    in_time = left.count() > 0 && poll(&readable, 1, static_cast<int>(left.count())) > 0;
-    if (!in_time) break;
     const ssize_t n = read(ends[0], bytes.data(), bytes.size());
-    if (n <= 0) break;
+    ended = n <= 0;
+    if (ended) break;
     out.append(bytes.data(), static_cast<size_t>(n));
   }
   close(ends[0]);
-  if (!child) return std::nullopt;
-  if (!in_time) kill(*child, SIGKILL);
+  if (child && !ended) kill(*child, SIGKILL);
+  if (!ended) return std::nullopt;
   const int status = run::await_exit(*child);
-  if (!in_time || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
   while (out.ends_with('\n')) out.pop_back();
   return out;
 }
@@ -87,7 +90,7 @@ void check_worker(std::vector<Check>& checks) {
   Check blas{.name = "BLAS",
              .means = "matrix products would be fifteen times slower, and runs are refused",
              .install = "apt-get install libopenblas0-pthread"};
-  const auto said = program ? output_within("'" + *program + "' kernels", kWorkerMs) : std::nullopt;
+  const auto said = program ? output_within({*program, "kernels"}, kWorkerMs) : std::nullopt;
   const Result<Value> facts = parse_json(said.value_or("{}"), "tombolo-worker");
   if (facts) {
     const auto text = [&](const char* key) {
@@ -134,14 +137,15 @@ Check network_islands() {
 
 Check python() {
   const auto version =
-      output_within("python3 -c 'import torch; print(torch.__version__)'", kPythonMs);
+      output_within({"python3", "-c", "import torch; print(torch.__version__)"}, kPythonMs);
   return {"PyTorch in Python", version.has_value(), version.value_or(""),
           "needed by comparisons with DDP (bench/) and by some tests alone",
           "apt-get install python3-torch"};
 }
 
 Check gpu() {
-  const auto names = output_within("nvidia-smi --query-gpu=name --format=csv,noheader", kDriverMs);
+  const auto names =
+      output_within({"nvidia-smi", "--query-gpu=name", "--format=csv,noheader"}, kDriverMs);
   const bool ok = names.has_value() && !names->empty();
   return {"GPU", ok, ok ? names->substr(0, names->find('\n')) : "",
           "GPUs are planned for and emulated; training computes on CPUs, and no command needs one",
