@@ -327,6 +327,7 @@ Result<observe::RunSummary> Launch::finish_for_another() {
       summary.final_loss = record.value;
   }
   if (!options_.rendezvous) return summary;
+  phase_ = RunPhase::kEnding;  // which the launcher before had reached
   TRY(open_door());
   say_farewell(*workers_, ranks_, desk_->over(), options_.end_max, clock_);
   workers_.reset();
