@@ -242,7 +242,7 @@ void describe(Archive& a, Waiting& m) {
 }
 
 template <class Archive>
-void describe(Archive& a, VacantSeat& m) {
+void describe(Archive& a, VacantRank& m) {
   a.required("rank", m.rank);
   a.check(m.rank >= 0, "rank", "must not be negative");
 }

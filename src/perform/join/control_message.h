@@ -56,14 +56,14 @@ struct Start {
   int64_t state_epoch = 0;               // in which it was kept; 0: it is of a checkpoint
   bool keep = false;                     // leaves its state when stopped (state_snapshot.h)
 };
-// From a spare (spare.h): I wait for a seat of this datacenter; empty: of any. Or for this one alone.
+// From a spare (spare.h): I wait for a vacant rank of this datacenter; empty: of any. Or for this one.
 struct Waiting {
   static constexpr const char* kKind = "waiting";
   std::string datacenter;
   int32_t rank = -1;  // -1: whichever is free
 };
-// To a spare: this rank's seat is free, take it.
-struct VacantSeat {
+// To a spare: this rank is vacant, take it.
+struct VacantRank {
   static constexpr const char* kKind = "seat";
   int32_t rank = 0;
 };
@@ -110,7 +110,7 @@ struct LinksReport {
 struct Stop {
   static constexpr const char* kKind = "stop";
   std::string reason;
-  bool again = false;  // the run goes on with a new epoch: its state is wanted
+  bool again = false;  // the run continues with a new epoch: its state is wanted
 };
 struct BeatReport {
   static constexpr const char* kKind = "beat";
@@ -126,7 +126,7 @@ using ControlMessage =
                  EvaluationReport, state::ShardReport, state::Commit, state::Committed,
                  state::Retire, state::FileRequest, state::FilePiece, LinksReport, state::Finished,
                  state::Failure, state::Over, Stop, BeatReport, LeaseGrant, Unreached, Meet,
-                 Waiting, VacantSeat, state::Missed, state::Drop>;
+                 Waiting, VacantRank, state::Missed, state::Drop>;
 
 // What is said about files, as one of them.
 ControlMessage control_message(const state::StateMessage& message);

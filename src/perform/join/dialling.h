@@ -1,16 +1,16 @@
 // Which of two neighbours calls the other, and what is tried next where that fails.
 //
-// Whoever can dial dials: the lower rank, if the higher one can be reached, else the higher one, if the lower can.
-// Where neither can, both call the coordinator, which splices the two calls (link/splice.h).
+// The lower rank calls if the higher one can be reached, else the higher one if the lower can. Where
+// neither can be reached, both call the coordinator, which splices the two calls (link/splice.h).
 //
-// The launcher finds out who can be reached: it opens a connection to where each rank of another host says that it
-// listens. That is the coordinator's view. Two ranks behind one router reach each other although it reaches neither, so
-// a rank it cannot reach counts as reachable inside its datacenter, where nothing better is known; one that says itself
-// that nobody reaches it does not.
+// The launcher finds out who can be reached: it opens a connection to where each rank of another
+// host says that it listens. That is the coordinator's view. Two ranks behind one router reach each
+// other although it reaches neither, so a rank that it cannot reach counts as reachable inside its
+// datacenter, where nothing better is known; a rank that takes no calls at all says so itself.
 //
-// Between two ranks the network may be another one: private addresses next to the launcher, a firewall with rules of
-// its own. So whoever calls in vain says so, and the pair tries the other direction, then a splice at the coordinator.
-// Where that fails as well, what people are told names the pair.
+// Between two ranks the network may be another one: private addresses, a firewall with rules of its
+// own. So a rank reports a call that failed, and the pair tries the other direction, then a splice
+// at the coordinator. Where that fails as well, the message to people names the pair.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ enum class Dialling : int32_t {
   kSpliced = 2,      // both call the coordinator
 };
 
-// How two ranks link, either of which may be named first. `reach` is by rank, as the launcher told all (Start);
-// empty: everybody can be reached. All ranks come to the same answer.
+// How two ranks link, either of which may be named first. `reach` is by rank, as the launcher told
+// all (Start); empty: every rank can be reached. All ranks come to the same answer.
 Dialling dialling_of(const plan::Plan& plan, const std::vector<int32_t>& reach, int32_t rank,
                      int32_t peer);
 
@@ -46,8 +46,9 @@ std::vector<std::pair<int32_t, int32_t>> spliced_links(const plan::Plan& plan,
 // A line for people.
 std::string spliced_note(const std::vector<std::pair<int32_t, int32_t>>& links);
 
-// What pairs of neighbours have tried. One dialling fails when the one who calls says so; a splice fails when both
-// have, because until then the other one may still be loading. Pure: reports of ranks go in, orders come out.
+// What pairs of neighbours have tried. A call fails when the rank that calls reports it; a splice
+// fails when both ranks have, because until then the other one may still be loading. Pure: reports
+// of ranks go in, orders come out.
 class DialAttempts {
  public:
   // `reach` is by rank, as all were told.
@@ -67,7 +68,7 @@ class DialAttempts {
   struct Pair {
     Dialling dialling = Dialling::kLowerCalls;
     std::set<Dialling> failed;
-    std::set<int32_t> waited;      // who found nobody at the splice
+    std::set<int32_t> waited;      // alone at the splice, in vain
     std::optional<int32_t> first;  // whose call failed first
   };
   static std::pair<int32_t, int32_t> key(int32_t a, int32_t b) { return std::minmax(a, b); }

@@ -16,12 +16,13 @@ struct ListenAddress {
   std::string advertised = {};      // others call this one; empty: the one on which it listens
   std::string here = {};            // processes of this host call this one
   transport::PortRange ports = {};  // of ranks; any where left out
-  bool no_inbound = false;          // nobody can call it; it calls (dialling.h)
+  bool no_inbound = false;          // it takes no calls, and calls itself (dialling.h)
   bool operator==(const ListenAddress&) const = default;
 };
 
-// For the coordinator, which others call at the rendezvous, and for the other ranks: `wanted`, where what was left
-// out follows from the rendezvous. Unusable where nobody could call it, or this host has no such address. Asks the kernel.
+// For the coordinator, which others call at the rendezvous, and for the other ranks: `wanted`, where
+// what was left out follows from the rendezvous. Unusable where no host could call it, or this host
+// has no such address. Asks the kernel.
 Result<ListenAddress> coordinator_address(const transport::Address& rendezvous,
                                           const ListenAddress& wanted);
 Result<ListenAddress> rank_address(const transport::Address& rendezvous,

@@ -109,7 +109,7 @@ class SpareSession {
       if (!received && clock_.now() < until) return Told{};  // it went away
       if (!received) continue;
       const join::ControlMessage message = TRY(join::decode(received->payload));
-      if (const auto* seat = std::get_if<join::VacantSeat>(&message)) {
+      if (const auto* seat = std::get_if<join::VacantRank>(&message)) {
         const bool wanted = options_.seat < 0 || seat->rank == options_.seat;
         if (wanted && seat->rank >= 0 && seat->rank < start_.ranks) return Told{.seat = seat->rank};
         return failed(fmt::format("the launcher offered the seat of rank {} of {}", seat->rank,

@@ -213,7 +213,7 @@ TEST(ScriptedSpare, CallsAgainWheneverTheLauncherGoesAway) {
                  {.sent = gone()},
                  {},
                  {.says = {join::Stop{.reason = "rank 1 was lost", .again = true}}},
-                 {.says = {join::VacantSeat{3}}}});
+                 {.says = {join::VacantRank{3}}}});
   EXPECT_EQ(*script.play(), 3);
   EXPECT_EQ(script.opened(), 5u);
 }
@@ -221,7 +221,7 @@ TEST(ScriptedSpare, CallsAgainWheneverTheLauncherGoesAway) {
 // However long it has waited there before.
 TEST(ScriptedSpare, CallsAgainAfterHours) {
   const join::Stop again{.reason = "rank 1 was lost", .again = true};
-  Script script({{.says = {again}, .after = kSecond * 7200}, {.says = {join::VacantSeat{3}}}});
+  Script script({{.says = {again}, .after = kSecond * 7200}, {.says = {join::VacantRank{3}}}});
   EXPECT_EQ(*script.play(), 3);
 }
 
@@ -231,7 +231,7 @@ TEST(ScriptedSpare, IsDoneWhenTheRunIs) {
 }
 
 TEST(ScriptedSpare, BelievesNoSeatThatThePlanLacks) {
-  EXPECT_EQ(Script({{.says = {join::VacantSeat{4}}}}).play().error().message,
+  EXPECT_EQ(Script({{.says = {join::VacantRank{4}}}}).play().error().message,
             "the launcher offered the seat of rank 4 of 4");
 }
 

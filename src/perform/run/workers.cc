@@ -172,7 +172,7 @@ bool Workers::give_seat(int32_t rank, const std::string& datacenter, bool owner_
   if (fits == waiting_.end()) return false;
   const int32_t spare = fits->first;
   waiting_.erase(fits);
-  return endpoint_->send(spare, join::kControlTag, join::encode(join::VacantSeat{rank}))
+  return endpoint_->send(spare, join::kControlTag, join::encode(join::VacantRank{rank}))
       .has_value();
 }
 

@@ -37,7 +37,7 @@ class CellMessenger : public kernels::Messenger {
   Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
-  // Who shares this message, or nobody.
+  // The ranks that share this message; none: it is sent by this rank alone.
   std::span<const int32_t> members(int32_t peer, const link::Tag& tag) const;
   Result<link::Received> gather(std::span<const int32_t> members, link::Tag tag);
   uint32_t place(std::span<const int32_t> members) const;  // of this rank

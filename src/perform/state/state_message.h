@@ -54,7 +54,7 @@ struct Missed {
   int64_t step = 0;
   Error error;
 };
-// Somebody's shard of it could not be written: yours is of no use.
+// Another rank could not write its shard of it: yours is of no use.
 struct Drop {
   static constexpr const char* kKind = "drop";
   int64_t step = 0;
@@ -65,7 +65,7 @@ struct Retire {
   int64_t step = 0;
   int64_t keep = 1;
 };
-// A piece of a file, please. From a rank: of somebody's that has it; from the launcher: of yours.
+// Asks for a piece of a file: a rank for one of any rank that has it, the launcher for one of yours.
 enum class FileKind { kCheckpoint, kKept, kTrace };
 constexpr auto enum_names(FileKind) {
   return std::to_array<EnumName<FileKind>>({{FileKind::kCheckpoint, "checkpoint"},

@@ -109,7 +109,7 @@ std::vector<int32_t> groups_at(const plan::Plan& plan, int32_t stage) {
   return out;
 }
 
-// Says of each boundary whether anybody shares it, and leaves out the groups that say no more.
+// Says of each boundary whether it is shared, and leaves out the groups that say no more.
 void share_by(std::vector<std::vector<int32_t>> groups, PipelineShape& shape) {
   shape.shared.clear();
   shape.groups.clear();
@@ -376,7 +376,7 @@ LinkOrder of_later_cell(LinkOrder link, int32_t cells, const PipelineShape& shap
 
 namespace {
 
-// Boundaries that some pipeline crosses from one datacenter to another, and nobody shares.
+// Boundaries that some pipeline crosses from one datacenter to another, and that are not shared.
 std::vector<int32_t> crossed_apart(const plan::Plan& plan, const PipelineShape& shape) {
   std::vector<int32_t> out;
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
