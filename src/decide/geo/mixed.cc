@@ -204,26 +204,32 @@ struct Finalist {
   std::optional<Seconds> simulated = {};
 };
 
-// What follows from the time, for the simulated one.
-void take_simulated(search::Objective objective, Finalist& finalist) {
-  MixedPlan& plan = finalist.plan;
-  if (!finalist.simulated) return;
-  plan.simulated = finalist.simulated;
-  const double longer = *plan.simulated / plan.time.iteration;
+// What follows from the time, for one that is `longer` than plan_of's.
+void take_time(search::Objective objective, double longer, MixedPlan& plan) {
   if (plan.price) plan.price = *plan.price * longer;
   plan.tokens_per_second /= longer;
   plan.mfu /= longer;
   const bool by_cost = objective == search::Objective::kCost && plan.cost();
-  plan.score = by_cost ? plan.cost()->value : plan.simulated->value;
+  plan.score = by_cost ? plan.cost()->value : plan.iteration().value;
 }
 
 search::FinalCounts hold_finals_of(const MixedTask& task, std::vector<Finalist>& finalists) {
+  const search::Objective objective = task.options.objective;
   std::vector<plan::Job> jobs;
-  for (const Finalist& each : finalists) jobs.push_back(with_plan(task.open.job, each.plan));
+  for (Finalist& each : finalists) {
+    jobs.push_back(with_plan(task.open.job, each.plan));
+    const std::optional<cost::MixedIteration> on_nodes = task.law.iteration(jobs.back());
+    if (!on_nodes) continue;
+    const double longer = on_nodes->iteration / each.plan.time.iteration;
+    each.plan.time = *on_nodes;
+    take_time(objective, longer, each.plan);
+  }
   const auto times = search::simulate_finals(task.options.finals, jobs, task.options.threads);
   for (size_t i = 0; i < times.size(); ++i) {
-    finalists[i].simulated = times[i];
-    take_simulated(task.options.objective, finalists[i]);
+    if (!times[i]) continue;
+    MixedPlan& plan = finalists[i].plan;
+    plan.simulated = times[i];
+    take_time(objective, *times[i] / plan.time.iteration, plan);
   }
   return search::hold_finals(
       times, finalists, [](const Finalist& each) { return each.plan.time.iteration; },

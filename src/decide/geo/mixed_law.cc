@@ -1,5 +1,7 @@
 #include "decide/geo/mixed_law.h"
 
+#include "predict/cost/price_plan.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -19,6 +21,14 @@ class TomboloMixedLaw : public MixedLaw {
 
   cost::Hop hop(size_t datacenter, const cost::Configuration& c) const override {
     return laws_.inside(datacenter, c);
+  }
+
+  std::optional<cost::MixedIteration> iteration(const plan::Job& job) const override {
+    const Result<plan::Plan> plan = cost::make_plan(job);
+    if (!plan) return {};
+    const Result<cost::PlanPrediction> predicted = cost::predict_plan(*plan, job.file);
+    if (!predicted) return {};
+    return predicted->time;
   }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "predict/cost/stage_laws.h"
@@ -23,6 +24,9 @@ class MixedLaw {
                                     const model::Slice& slice, int64_t in_flight) const = 0;
   // From a stage to the next in the same datacenter.
   virtual cost::Hop hop(size_t datacenter, const cost::Configuration& configuration) const = 0;
+  // An iteration of a job that says everything, on the nodes that its Plan has: a search knows none.
+  // Nothing where a law has no Plans.
+  virtual std::optional<cost::MixedIteration> iteration(const plan::Job&) const { return {}; }
 };
 
 // The law `tombolo` as Plans carry it (cost/stage_laws.h). Unusable: no constants for a datacenter.

@@ -54,6 +54,7 @@ FinalCounts hold_finals(const std::vector<std::optional<Seconds>>& times, std::v
   const auto others = std::stable_partition(
       plans.begin(), plans.end(), [](const Plan& plan) { return plan.simulated.has_value(); });
   std::stable_sort(plans.begin(), others, before);
+  std::stable_sort(others, plans.end(), before);
   return counts;
 }
 

@@ -59,6 +59,67 @@ Hop StageLaws::inside(size_t datacenter, const Configuration& c) const {
   return {transfer, transfer * (1 - law.constants().stack.pipeline_overlap), transfer};
 }
 
+namespace {
+
+// How replicas of a stage that send at once load the pairs of nodes between two datacenters: parts
+// of a replica's message.
+struct Crossing {
+  int64_t replicas = 0;
+  double alone = 0;    // on the pair that carries most of one replica
+  double fullest = 0;  // on the pair that carries most of all replicas together
+};
+
+Hop hop_over(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to,
+             const Crossing& crossing, Bytes size) {
+  BytesPerSecond rate = std::min(cluster::flow_rate(link) * (1 / crossing.alone),
+                                 link.node_pair_limit * (1 / crossing.fullest));
+  if (link.path_limit) rate = std::min(rate, *link.path_limit / real(crossing.replicas));
+  for (const WanEnd* end : {&from, &to}) {
+    rate = std::min(rate, end->datacenter->scale_out.bandwidth * real(end->shards));
+  }
+  const Seconds occupancy = size / rate;
+  const Seconds transfer = link.one_way_latency + occupancy;
+  return {transfer, transfer, occupancy};
+}
+
+// Of the replicas that have these two ranks' stages in these two datacenters.
+Crossing crossing_alike(const plan::Plan& plan, int32_t from, int32_t to) {
+  const auto place = [&](int32_t rank) -> const std::string& {
+    return plan.ranks[static_cast<size_t>(rank)].datacenter;
+  };
+  const int32_t first = from - plan.ranks[static_cast<size_t>(from)].replica;
+  const int32_t next = to - plan.ranks[static_cast<size_t>(to)].replica;
+  Crossing out;
+  std::map<std::pair<int64_t, int64_t>, double> on_pair;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    if (place(first + replica) != place(from) || place(next + replica) != place(to)) continue;
+    ++out.replicas;
+    const std::vector<plan::NodePair> pairs =
+        plan::node_pairs(plan, first + replica, next + replica);
+    int64_t lanes = 0;
+    for (const plan::NodePair& pair : pairs) lanes += pair.count;
+    for (const plan::NodePair& pair : pairs) {
+      const double part = real(pair.count) / real(lanes);
+      double& carried = on_pair[{pair.from, pair.to}];
+      carried += part;
+      out.alone = std::max(out.alone, part);
+      out.fullest = std::max(out.fullest, carried);
+    }
+  }
+  return out;
+}
+
+Hop hop_of_plan(const plan::Plan& plan, int32_t from, int32_t to, Bytes size) {
+  const cluster::Datacenter& source = plan.datacenter_of(from);
+  const cluster::Datacenter& target = plan.datacenter_of(to);
+  return hop_over(*plan.cluster.link(source.name, target.name),
+                  {&source, plan.ranks[static_cast<size_t>(from)].shards},
+                  {&target, plan.ranks[static_cast<size_t>(to)].shards},
+                  crossing_alike(plan, from, to), size);
+}
+
+}  // namespace
+
 Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
             Bytes size) {
   for (const WanEnd* end : {&from, &to}) {
@@ -74,48 +135,21 @@ Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, 
     const int64_t each = end.datacenter->devices_per_node;
     return (end.shards + each - 1) / each;
   };
-  const int64_t sharing = std::min(on_node(from), on_node(to));
-  const int64_t pairs = std::min(nodes(from), nodes(to));
-  BytesPerSecond rate = cluster::flow_rate(link) * (real(pairs) / real(sharing));
-  if (link.path_limit) rate = std::min(rate, *link.path_limit / real(data));
-  for (const WanEnd* end : {&from, &to}) {
-    rate = std::min(rate, end->datacenter->scale_out.bandwidth * real(end->shards));
-  }
-  const Seconds occupancy = size / rate;
-  const Seconds transfer = link.one_way_latency + occupancy;
-  return {transfer, transfer, occupancy};
+  const double sharing = real(std::min(on_node(from), on_node(to)));
+  const double pairs = real(std::min(nodes(from), nodes(to)));
+  return hop_over(link, from, to, {data, 1 / pairs, sharing / pairs}, size);
 }
-
-namespace {
-
-// Pipelines that cross from one datacenter to another behind the same position as this one does.
-int64_t crossing_alike(const plan::Plan& plan, int32_t from, int32_t to) {
-  const auto place = [&](int32_t rank) -> const std::string& {
-    return plan.ranks[static_cast<size_t>(rank)].datacenter;
-  };
-  const int32_t first = plan.ranks[static_cast<size_t>(from)].stage * plan.replicas();
-  const int32_t next = plan.ranks[static_cast<size_t>(to)].stage * plan.replicas();
-  int64_t count = 0;
-  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
-    count += place(first + replica) == place(from) && place(next + replica) == place(to);
-  }
-  return count;
-}
-
-}  // namespace
 
 std::optional<Hop> wan_hop(const plan::Plan& plan, int32_t from, int32_t to) {
   const cluster::Datacenter& source = plan.datacenter_of(from);
   const cluster::Datacenter& target = plan.datacenter_of(to);
   if (source.name == target.name) return std::nullopt;
-  const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
   if (plan.wan_transfer) {
+    const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
     const Seconds arrival = *plan.wan_transfer + plan.latency_over(link);
     return Hop{arrival, arrival, *plan.wan_transfer};
   }
-  return wan_hop(link, {&source, plan.ranks[static_cast<size_t>(from)].shards},
-                 {&target, plan.ranks[static_cast<size_t>(to)].shards},
-                 crossing_alike(plan, from, to), plan.boundary);
+  return hop_of_plan(plan, from, to, plan.boundary);
 }
 
 namespace {
@@ -158,11 +192,7 @@ Seconds tied_transfer(const plan::Plan& plan, int32_t replica) {
     const plan::Channel channel = plan::expected_channel(plan, first, *last);
     return channel.latency + channel.serialisation(bytes);
   }
-  return wan_hop(*plan.cluster.link(source.name, target.name),
-                 {&source, plan.ranks[static_cast<size_t>(first)].shards},
-                 {&target, plan.ranks[static_cast<size_t>(*last)].shards},
-                 crossing_alike(plan, first, *last), bytes)
-      .transfer;
+  return hop_of_plan(plan, first, *last, bytes).transfer;
 }
 
 // The first replica of each kind of pipeline.

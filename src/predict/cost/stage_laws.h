@@ -58,14 +58,16 @@ struct WanEnd {
   int64_t shards = 1;
 };
 
-// A microbatch of `size` bytes (of all shards together) between two stages of `data` replicas. All
-// replicas send at once: those on one pair of nodes share what flow_rate gives it, all share the
+// A microbatch of `size` bytes (of all shards together) between two stages of `data` replicas, which
+// fill their nodes one after the other from the first device of one on. All replicas send at once:
+// each has what flow_rate gives it, those on one pair of nodes share node_pair_limit, all share the
 // path limit, and no replica sends faster than its devices' network. docs/laws/wan_flow.md.
 Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
             Bytes size);
 
-// The same between two neighbouring ranks of a pipeline, in either direction: beside those that cross
-// there as it does, or as [stage_times] say it. Nothing where they lie in one datacenter.
+// The same between two neighbouring ranks of a pipeline, in either direction, on the nodes that the
+// Plan gives them and those that cross there as they do; or as [stage_times] say it. Nothing where
+// they lie in one datacenter.
 std::optional<Hop> wan_hop(const plan::Plan& plan, int32_t from, int32_t to);
 
 // One row of a placement.

@@ -117,6 +117,53 @@ TEST(StageLaws, GivenTimesAreTaken) {
   EXPECT_NEAR(predicted.time.period.value, 0.073, 1e-12);
 }
 
+// Two stages of three replicas of two devices fill three nodes of four, so those that cross start
+// behind half a node: no pair of nodes carries two of them, though two lie on node 2 and two on node 0.
+TEST(StageLaws, ReplicasOnNodesOfTheirOwnShareNoPair) {
+  const plan::Plan plan = *make_plan(*plan::parse_job(R"(
+[model]
+preset = "llama3-8b"
+[[cluster.datacenter]]
+name = "a"
+device = "h100-80g"
+nodes = 3
+devices_per_node = 4
+[[cluster.datacenter]]
+name = "b"
+device = "h100-80g"
+nodes = 2
+devices_per_node = 4
+[[cluster.wan]]
+between = ["a", "b"]
+one_way_latency = "5 ms"
+node_pair_limit = "10 Gbps"
+[training]
+global_batch = 24
+[parallelism]
+pipeline = 3
+data = 3
+tensor = 2
+)",
+                                                      "job.toml"));
+  ASSERT_EQ(plan.ranks[plan.rank_of(1, 0)].datacenter, "a");
+  ASSERT_EQ(plan.ranks[plan.rank_of(2, 0)].datacenter, "b");
+  const Hop hop = *wan_hop(plan, plan.rank_of(1, 0), plan.rank_of(2, 0));
+  EXPECT_NEAR(hop.occupancy.value, (plan.boundary / 10_Gbps).value, 1e-12);
+  EXPECT_NEAR(hop.transfer.value, (5_ms + hop.occupancy).value, 1e-12);
+}
+
+// What a window holds back is a flow's own; only the limit of the pair is shared.
+TEST(StageLaws, FlowsOnOnePairHaveWindowsOfTheirOwn) {
+  const plan::Plan plan = unlike_plan();
+  cluster::WanLink link = plan.cluster.wan[0];
+  link.connections = 1;
+  link.tcp_window = 5_MB;  // 5 MB in 10 ms: 4 Gbps each, of 10 for two
+  const WanEnd a{&plan.cluster.datacenters[0], 2}, b{&plan.cluster.datacenters[1], 4};
+  EXPECT_NEAR(wan_hop(link, a, b, 2, 1_GB).occupancy.value, 2, 1e-9);
+  link.tcp_window = 10_MB;  // 8 Gbps each
+  EXPECT_NEAR(wan_hop(link, a, b, 2, 1_GB).occupancy.value, 1.6, 1e-9);
+}
+
 TEST(StageLaws, SeveralStagesPerRankAreRefused) {
   plan::Plan plan = unlike_plan();
   plan.parallelism.virtual_stages = 2;
