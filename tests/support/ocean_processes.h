@@ -138,20 +138,20 @@ class OceanProcesses : public run::Processes {
     session.sockets = &sockets;
     session.end_process = [&](int code) { sea.ocean().end(waters.process(), code << 8, false); };
     // As the kernel does for a child that asked for it, until it asks no more.
-    const auto seated = std::make_shared<bool>(false);
+    const auto joined = std::make_shared<bool>(false);
     if (words.contains("--child")) {
-      parent.at_end.push_back([&sea, &waters, seated] {
-        if (!*seated) sea.ocean().end(waters.process(), SIGKILL, false);
+      parent.at_end.push_back([&sea, &waters, joined] {
+        if (!*joined) sea.ocean().end(waters.process(), SIGKILL, false);
       });
     }
-    session.on_seated = [seated] { *seated = true; };
+    session.on_joined = [joined] { *joined = true; };
     const run::RankEnd end = run::serve_rank(
         session,
         [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<kernels::Kernels>> {
           return std::make_unique<OceanKernels>(plan, rank, waters, sea);
         },
         waters);
-    *seated = true;
+    *joined = true;
     if (end.status) return 0;
     if (sea.log_)
       sea.log_(

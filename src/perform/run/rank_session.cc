@@ -23,6 +23,7 @@
 #include "perform/join/listen_address.h"
 #include "perform/join/rendezvous.h"
 #include "perform/kernels/neighbours.h"
+#include "perform/run/neighbour_links.h"
 #include "perform/run/worker_placement.h"
 #include "perform/stage/cell_relay.h"
 #include "perform/stage/machine_load.h"
@@ -46,12 +47,28 @@ constexpr SimDuration kLooksAgainMax{400'000'000};
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
-constexpr SimDuration kCallMax{6'000'000'000};      // until the launcher hears of a call in vain
-constexpr SimDuration kSpliceMax{30'000'000'000};   // and of a splice where nobody came
-constexpr SimDuration kListenMax{200'000'000};      // for a call, between two looks at the orders
 constexpr SimDuration kReportEvery{1'000'000'000};
 constexpr SimDuration kCertificateEvery{60'000'000'000};
 constexpr SimDuration kVerdictMax{2'000'000'000};
+
+// Where a session is. The performing thread alone moves it, forwards only, by advance(); but kEnded
+// is also what a session that is destroyed is in.
+enum class Phase {
+  kJoining,     // -> kPreparing with the Plan, -> kEnded where the run was over before
+  kPreparing,   // folders, kernels, state, links -> kPerforming when the launcher says go
+  kPerforming,  // until all ranks have finished
+  kGivingUp,    // from any but kEnded: nothing is computed any more, the state may be left
+  kEnded,       // nothing is left to do: a launcher that hangs up is no news
+};
+
+// Who knows how this rank's part in the run ended.
+enum class Known {
+  kNobody,     // not yet, or this rank alone
+  kTold,       // the launcher, which tells people
+  kContinues,  // the launcher, and the run continues: this rank's state is wanted
+  kDisplaced,  // the launcher has another process in this rank's place
+  kUnheard,    // this rank alone: it gave up, and no launcher was there to hear why
+};
 
 class RankSession {
  public:
@@ -60,15 +77,7 @@ class RankSession {
   ~RankSession();
 
   Status run(const KernelsFactory& make_kernels);
-  bool told() const { return told_; }
-  bool began() const { return began_; }
-  bool displaced() const { return displaced_; }
-  // Of a rank that had its place: the launcher said so, or cannot say anything. Trouble of its own
-  // that no launcher has heard of it takes to the next one, which waits for it.
-  bool comes_again(const Error& error) const {
-    const bool unheard = error.code == ErrorCode::kLostPeer || cannot_tell_;
-    return again_ || (seated_.ns != 0 && !told_ && unheard);
-  }
+  RankEnd end(Status status);
 
  private:
   int32_t launcher() const { return options_.ranks; }
@@ -88,15 +97,13 @@ class RankSession {
   Status join();
   Status take_stock(const state::Survey& survey);
   Result<join::ControlMessage> hear();
+  struct Assignment;
   Status work(const KernelsFactory& make_kernels);
-  Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                     kernels::Kernels& kernels, kernels::WatchedMessenger& messenger,
-                     const stage::FillingMessenger& filling, const stage::RecordedFiller& prompts);
+  Result<std::unique_ptr<Assignment>> prepare(const KernelsFactory& make_kernels);
+  Status carry_out(Assignment& assignment);
+  Status perform_all(Assignment& assignment);
   void leave_state();
   Status link_neighbours(const plan::Plan& plan);
-  Status link_to(const plan::Plan& plan, int32_t peer);
-  Status try_once(const join::Meet& how, const link::LinkShape& shape, SimTime deadline);
-  std::optional<join::Meet> ordered(int32_t peer);
   void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
   Status join_replicas(const plan::Plan& plan, kernels::Messenger& messenger,
                        kernels::Kernels& kernels);
@@ -117,6 +124,8 @@ class RankSession {
   void report_links();
   void stop(const std::string& reason);
   Error explain(Error error);
+  void advance(Phase to);  // from the performing thread
+  void now_known(Known known);
 
   const RankSessionOptions& options_;
   Threads& clock_;
@@ -125,14 +134,14 @@ class RankSession {
   std::unique_ptr<Endpoint> endpoint_;  // to the other ranks, in the run's epoch
   link::Token token_;                   // that the launcher took
   uint64_t incarnation_ = 0;            // which process this is, for the other ranks
-  join::Start start_;
+  std::optional<join::Start> start_;    // with what all began
   std::optional<state::CheckpointAgent> keeper_;
   state::PieceFetcher fetcher_{
       [this](const state::StateMessage& message) { return say(join::control_message(message)); },
       clock_};
   std::unique_ptr<Thread> listener_;
   control::Member member_;  // the listener's, once there is one
-  SimTime seated_;          // when it said hello
+  SimTime joined_at_;          // when it said hello
   std::mutex leave_mutex_;  // held while the state is left
   std::optional<state::StateSnapshot> kept_;
   const kernels::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
@@ -141,33 +150,36 @@ class RankSession {
   state::Finished finished_;    // what it will say when all is done
   kernels::Activity activity_;  // for the launcher to see that it goes on
   int64_t damaged_ = 0;         // the step of the checkpoint that it could not read
-  bool explained_ = false;      // how it ended
-  bool began_ = false;          // it heard with what all begin
-  bool displaced_ = false;      // another process has its seat
-  bool cannot_tell_ = false;    // it gave up, and no launcher was there to hear why
-  std::unique_ptr<Thread> reporter_;  // from when all links are up
+  std::optional<NeighbourLinks> neighbours_;  // from before the second thread listens
+  std::unique_ptr<Thread> reporter_;          // from when all links are up
   std::unique_ptr<stage::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
 
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_ = clock_.signal();
+  Phase phase_ = Phase::kJoining;
+  Known known_ = Known::kNobody;
   std::optional<SimTime> origin_;
-  std::optional<std::string> verdict_;   // why everybody stops
-  std::atomic<bool> told_ = false;       // the launcher says why, to people too
-  bool again_ = false;                   // the run goes on: our state is wanted
-  std::optional<state::Over> over_;      // all ranks have finished
-  std::map<int32_t, join::Meet> meets_;  // by peer: how the launcher wants it
-  bool link_failed_ = false;             // to one neighbour: nobody waits for the others
-  bool leaving_ = false;                 // the performing thread is not computing any more
-  bool done_ = false;                    // it has nothing left to do
+  std::optional<std::string> verdict_;  // why everybody stops
+  std::optional<state::Over> over_;     // all ranks have finished
 };
 
+void RankSession::advance(Phase to) {
+  std::lock_guard lock(mutex_);
+  CHECK(to > phase_, "a session in phase {} goes to {}", static_cast<int>(phase_),
+        static_cast<int>(to));
+  phase_ = to;
+  changed_->notify_all();
+}
+
+// What the launcher said counts, whatever this rank would say.
+void RankSession::now_known(Known known) {
+  std::lock_guard lock(mutex_);
+  if (known != Known::kUnheard || known_ == Known::kNobody) known_ = known;
+}
+
 RankSession::~RankSession() {
-  {
-    std::lock_guard lock(mutex_);
-    done_ = true;
-    changed_->notify_all();
-  }
+  if (phase_ != Phase::kEnded) advance(Phase::kEnded);
   if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
   if (control_) control_->abort({ErrorCode::kFailed, "this rank ended"});
   relay_.reset();
@@ -261,8 +273,7 @@ Status RankSession::dial_launcher() {
                        (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
                        (link::is_token_refusal(error) && !options_.token_file.empty());
     if (!early || clock_.now() >= (is_duplicate ? taken_until : deadline)) {
-      told_ = is_duplicate;
-      displaced_ = is_duplicate && options_.returns;
+      if (is_duplicate) now_known(options_.returns ? Known::kDisplaced : Known::kTold);
       return hung_up ? fail(nobody_there()) : linked;
     }
     // A seat that somebody sits on may stay taken for long, and each call costs both sides a line.
@@ -272,8 +283,7 @@ Status RankSession::dial_launcher() {
 }
 
 Error RankSession::stopped(const join::Stop& stop) {
-  told_ = true;
-  again_ = stop.again;
+  now_known(stop.again ? Known::kContinues : Known::kTold);
   return {ErrorCode::kLostPeer, "stopped: " + stop.reason};
 }
 
@@ -305,7 +315,7 @@ std::string RankSession::called_at() const {
 // Until the launcher has handed out the Plan nobody else listens to it.
 Status RankSession::join() {
   TRY(dial_launcher());
-  seated_ = clock_.now();
+  joined_at_ = clock_.now();
   TRY(open_door());
   TRY(say(join::Hello{
       getpid(), called_at(),
@@ -329,8 +339,7 @@ Status RankSession::join() {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
-  began_ = true;
-  if (start_.keep && options_.on_seated) options_.on_seated();
+  if (start_->keep && options_.on_joined) options_.on_joined();
   return {};
 }
 
@@ -365,7 +374,7 @@ Result<join::ControlMessage> RankSession::hear() {
   const SimDuration patience = options_.terms.ceiling;
   while (true) {
     const SimTime now = clock_.now();
-    if (member_.over(now) || (member_.epoch() == 0 && now >= seated_ + patience)) {
+    if (member_.over(now) || (member_.epoch() == 0 && now >= joined_at_ + patience)) {
       return fail(
           {ErrorCode::kLostPeer, "the launcher was silent until the lease of this rank was over"});
     }
@@ -394,12 +403,23 @@ Status RankSession::run(const KernelsFactory& make_kernels) {
     tidy_up();
     return {};
   }
+  neighbours_.emplace(
+      NeighbourLinks::Options{
+          .rank = options_.rank,
+          .launcher = options_.launcher,
+          .splice_port = start_->splice_port,
+          .addresses = start_->addresses,
+          .reach = start_->reach,
+          .emulated_wan = !options_.network.empty() || on_several_hosts(),
+          .several_hosts = on_several_hosts(),
+          .report = [this](const join::Unreached& unreached) { return say(unreached); }},
+      *endpoint_, clock_);
+  advance(Phase::kPreparing);
   listener_ = clock_.start([this] { listen(); });
-  Status status = work(make_kernels);
-  if (status) status = leave();
-  if (status) tidy_up();
-  if (status || explained_) return status;
-  return fail(explain(std::move(status.error())));
+  TRY(work(make_kernels));
+  TRY(leave());
+  tidy_up();
+  return {};
 }
 
 // All is done everywhere: a launcher that hangs up is no news, nor is a neighbour that cannot be
@@ -408,56 +428,82 @@ Status RankSession::leave() {
   {
     std::lock_guard lock(mutex_);
     if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
-    done_ = true;
+    phase_ = Phase::kEnded;
   }
   static_cast<void>(endpoint_->close(in(kFarewellMax)));
   static_cast<void>(control_->close(in(kFarewellMax)));
   return {};
 }
 
-Status RankSession::work(const KernelsFactory& make_kernels) {
-  const plan::Plan plan = TRY(plan::from_value(start_.plan, "the launcher's Plan"));
+// What a rank has to do and what it does it with. What outlives what is the order of the members:
+// kernels may use the messenger, which uses the filler.
+struct RankSession::Assignment {
+  plan::Plan plan;
+  schedule::Schedule schedule;
+  std::unique_ptr<stage::Filler> filler;  // null: prompts do not fill its waits
+  stage::RecordedFiller recorded;
+  stage::FillingMessenger filling;
+  kernels::WatchedMessenger messenger;
+  std::unique_ptr<kernels::Kernels> kernels;
+
+  Assignment(RankSession& session, plan::Plan plan_in, schedule::Schedule schedule_in,
+             std::unique_ptr<stage::Filler> filler_in)
+      : plan(std::move(plan_in)),
+        schedule(std::move(schedule_in)),
+        filler(std::move(filler_in)),
+        recorded(filler.get(), session.clock_),
+        filling(*session.endpoint_, filler ? &recorded : nullptr, session.clock_,
+                session.options_.filling),
+        messenger(filling, session.activity_) {}
+};
+
+Result<std::unique_ptr<RankSession::Assignment>> RankSession::prepare(
+    const KernelsFactory& make_kernels) {
+  plan::Plan plan = TRY(plan::from_value(start_->plan, "the launcher's Plan"));
   if (plan.ranks.size() != static_cast<size_t>(options_.ranks)) {
     return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
   }
   if (!options_.job.empty()) TRY(join::check_job_terms(options_.job, plan));
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  schedule::Schedule schedule = TRY(schedule::build(plan));
   std::unique_ptr<stage::Filler> filler;
   if (options_.make_filler)
     filler = TRY(during(options_.make_filler(options_.rank, *endpoint_), "preparing for prompts"));
-  // Outlives the kernels, which may use it.
-  stage::RecordedFiller recorded(filler.get(), clock_);
-  stage::FillingMessenger filling(*endpoint_, filler ? &recorded : nullptr, clock_,
-                                  options_.filling);
-  kernels::WatchedMessenger messenger(filling, activity_);
-  const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
+  auto out =
+      std::make_unique<Assignment>(*this, std::move(plan), std::move(schedule), std::move(filler));
+  const bool takes_checkpoints = out->plan.checkpoint && out->plan.checkpoint->every > 0;
   if (takes_checkpoints && keeper_->places().checkpoints.empty())
     return failed("the launcher did not say where checkpoints go");
-  TRY(during(keeper_->prepare(takes_checkpoints),
-             "preparing the folders of " + plan::rank_name(plan, options_.rank)));
-  const auto kernels = TRY(
-      during(make_kernels(plan, options_.rank), "loading " + plan::rank_name(plan, options_.rank)));
-  if (plan.run.threads == 0 && options_.log) {
-    options_.log(fmt::format("computes with {} thread{}", kernels->threads(),
-                             kernels->threads() == 1 ? "" : "s"));
+  const std::string self = plan::rank_name(out->plan, options_.rank);
+  TRY(during(keeper_->prepare(takes_checkpoints), "preparing the folders of " + self));
+  out->kernels = TRY(during(make_kernels(out->plan, options_.rank), "loading " + self));
+  if (out->plan.run.threads == 0 && options_.log) {
+    const int64_t threads = out->kernels->threads();
+    options_.log(fmt::format("computes with {} thread{}", threads, threads == 1 ? "" : "s"));
   }
-  Status status = resume(plan, *kernels);
+  return out;
+}
+
+Status RankSession::carry_out(Assignment& assignment) {
+  const plan::Plan& plan = assignment.plan;
+  TRY(resume(plan, *assignment.kernels));
   // With staleness a copy before an update has residuals of another step; with local steps nobody
   // elsewhere has the parameters of a datacenter.
   const int64_t staleness = plan.exchange.value_or(plan::Exchange{}).staleness_in_use();
-  if (status && start_.keep && staleness == 0 && !kernels::steps_locally(plan)) {
+  if (start_->keep && staleness == 0 && !kernels::steps_locally(plan)) {
     std::lock_guard lock(leave_mutex_);
-    kept_.emplace(state::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
-                  options_.rank, start_.epoch, start_.first_iteration - 1, room());
-    kernels_ = kernels.get();
+    kept_.emplace(
+        state::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_->epoch)),
+        options_.rank, start_->epoch, start_->first_iteration - 1, room());
+    kernels_ = assignment.kernels.get();
   }
-  if (status) status = perform_all(plan, schedule, *kernels, messenger, filling, recorded);
+  return perform_all(assignment);
+}
+
+Status RankSession::work(const KernelsFactory& make_kernels) {
+  auto assignment = prepare(make_kernels);
+  Status status = assignment ? carry_out(**assignment) : fail(std::move(assignment.error()));
   if (!status) {
-    {
-      std::lock_guard lock(mutex_);
-      leaving_ = true;
-      changed_->notify_all();
-    }
+    advance(Phase::kGivingUp);
     const bool trouble_elsewhere = status.error().code == ErrorCode::kLostPeer;
     status = fail(explain(std::move(status.error())));
     if (trouble_elsewhere) leave_state();
@@ -468,25 +514,27 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   return status;
 }
 
-Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                kernels::Kernels& kernels, kernels::WatchedMessenger& messenger,
-                                const stage::FillingMessenger& filling,
-                                const stage::RecordedFiller& prompts) {
+Status RankSession::perform_all(Assignment& assignment) {
+  const plan::Plan& plan = assignment.plan;
+  const schedule::Schedule& schedule = assignment.schedule;
+  kernels::Kernels& kernels = *assignment.kernels;
+  const stage::FillingMessenger& filling = assignment.filling;
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
   const bool realtime = emulated && options_.realtime && stage::make_realtime();
   TRY(link_neighbours(plan));
-  if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
+  if (plan.replicas() > 1) TRY(join_replicas(plan, assignment.messenger, kernels));
   reporter_ = clock_.start([this] { report_links(); });
   TRY(say(join::Ready{}));
   const SimTime origin = TRY(wait_for_go());
+  advance(Phase::kPerforming);
   const stage::ProcessMeter cpu;
   start_relay(plan, schedule);
   const auto replica = static_cast<size_t>(plan.ranks[options_.rank].replica);
-  stage::CellMessenger in_cell(plan, options_.rank, messenger);
+  stage::CellMessenger in_cell(plan, options_.rank, assignment.messenger);
   trace::Trace part = TRY(stage::perform(
       plan, schedule.ranks[options_.rank],
       {.rank = options_.rank,
-       .first_iteration = start_.first_iteration,
+       .first_iteration = start_->first_iteration,
        .origin = origin,
        .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
        .pairs = schedule.pairs.empty() ? std::vector<schedule::Pair>{}
@@ -500,7 +548,7 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
   };
-  if (start_.first_iteration > 1) {
+  if (start_->first_iteration > 1) {
     add("state_bytes_read", static_cast<double>(state_read_));
     add("state_bytes_fetched", static_cast<double>(state_fetched_));
   }
@@ -512,7 +560,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
     add("prompt_held_max_s", seconds(filling.held().longest).value);
     if (options_.filling.windows)
       add("prompt_guard_s", seconds(options_.filling.windows->guard()).value);
-    const auto layers = prompts.intervals(options_.rank, plan.ranks[options_.rank].stage, origin);
+    const auto layers =
+        assignment.recorded.intervals(options_.rank, plan.ranks[options_.rank].stage, origin);
     part.intervals.insert(part.intervals.end(), layers.begin(), layers.end());
   }
   if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
@@ -556,7 +605,7 @@ void RankSession::tidy_up() {
 void RankSession::leave_state() {
   {
     std::lock_guard lock(mutex_);
-    if (told_ && !again_) return;
+    if (known_ == Known::kTold) return;
   }
   std::lock_guard lock(leave_mutex_);
   if (!kernels_) return;
@@ -564,94 +613,18 @@ void RankSession::leave_state() {
   if (!left && options_.log) options_.log("could not leave its state: " + left.error().text());
 }
 
-// All at a time: the launcher may want one of them to meet in another way, whichever it is.
 Status RankSession::link_neighbours(const plan::Plan& plan) {
-  std::map<int32_t, Status> links;
-  std::vector<std::unique_ptr<Thread>> calls;
   const std::vector<int32_t> neighbours = kernels::neighbours(plan, options_.rank);
   std::set<int32_t> peers(neighbours.begin(), neighbours.end());
   peers.insert(options_.filling_peers.begin(), options_.filling_peers.end());
-  for (const int32_t peer : peers) {
-    calls.push_back(clock_.start([this, &plan, peer, &linked = links[peer]] {
-      linked = link_to(plan, peer);
-      std::lock_guard lock(mutex_);
-      if (!linked) link_failed_ = true;
-    }));
-  }
-  calls.clear();
-  for (auto& [peer, linked] : links) {
-    if (linked) continue;
-    return fail(std::move(linked.error()).during("linking to " + plan::rank_name(plan, peer)));
-  }
-  return {};
-}
-
-// What the launcher said last about this neighbour; nothing: as dialling.h says.
-std::optional<join::Meet> RankSession::ordered(int32_t peer) {
-  std::lock_guard lock(mutex_);
-  const auto at = meets_.find(peer);
-  return at == meets_.end() ? std::nullopt : std::optional(at->second);
-}
-
-// The peer may still be loading; whether it is alive is the launcher's business. Its Endpoint
-// answers all the same, so a call that is not answered is in vain, and the launcher hears of it.
-Status RankSession::link_to(const plan::Plan& plan, int32_t peer) {
-  link::LinkShape shape = kernels::shape_between(plan, options_.rank, peer,
-                                                 !options_.network.empty() || on_several_hosts());
-  if (on_several_hosts()) {
-    shape.rate.reset();
-    shape.delay = {};
-  }
-  const join::Meet first{peer, join::dialling_of(plan, start_.reach, options_.rank, peer),
-                         start_.splice_port};
-  while (true) {
-    const join::Meet how = ordered(peer).value_or(first);
-    const bool calls = how.dialling == (options_.rank < peer ? join::Dialling::kLowerCalls
-                                                             : join::Dialling::kHigherCalls);
-    const bool spliced = how.dialling == join::Dialling::kSpliced;
-    const SimTime deadline = in(spliced ? kSpliceMax : calls ? kCallMax : kListenMax);
-    const Status linked = try_once(how, shape, deadline);
-    if (linked) return {};
-    {
-      std::lock_guard lock(mutex_);
-      if (verdict_ || link_failed_) return linked;
-    }
-    if (clock_.now() < deadline) {
-      // Refused, and it would be again; but where both call one of them has not heard yet that it
-      // shall not: this one, or the peer.
-      std::unique_lock lock(mutex_);
-      const auto told = [&] {
-        return meets_.contains(peer) && meets_[peer].dialling != how.dialling;
-      };
-      const bool is_told = clock_.await(*changed_, lock, in(kVerdictMax), told);
-      if (!is_told && (verdict_ || !link::is_crossing_refusal(linked.error()))) return linked;
-      continue;
-    }
-    if (calls || spliced) TRY(say(join::Unreached{peer, how.dialling, linked.error().message}));
-  }
-}
-
-Status RankSession::try_once(const join::Meet& how, const link::LinkShape& shape,
-                             SimTime deadline) {
-  const int32_t peer = how.peer;
-  if (how.dialling == join::Dialling::kSpliced) {
-    return endpoint_->meet(peer, options_.launcher.host, static_cast<uint16_t>(how.splice_port),
-                           shape, deadline);
-  }
-  const bool calls = how.dialling == (options_.rank < peer ? join::Dialling::kLowerCalls
-                                                           : join::Dialling::kHigherCalls);
-  if (!calls) return endpoint_->await_peer(peer, shape, deadline);
-  // It may have called before it was told not to.
-  if (endpoint_->await_peer(peer, shape, clock_.now())) return {};
-  const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
-  return endpoint_->connect(peer, at.host, at.port, shape, deadline);
+  return neighbours_->link(plan, peers);
 }
 
 // What it cannot carry the launcher hears of at once, for others wait for it.
 void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& schedule) {
   std::vector<link::Passage> passages = stage::passages_of(plan, schedule, options_.rank);
   if (passages.empty()) return;
-  link::Relay relay(std::move(passages), static_cast<uint64_t>(start_.first_iteration),
+  link::Relay relay(std::move(passages), static_cast<uint64_t>(start_->first_iteration),
                     static_cast<uint64_t>(plan.run.steps));
   relay_ = std::make_unique<stage::RelayThread>(
       *endpoint_, std::move(relay),
@@ -671,10 +644,10 @@ Status RankSession::join_replicas(const plan::Plan& plan, kernels::Messenger& me
 
 std::string RankSession::state_folder() const {
   const state::StatePlaces& places = keeper_->places();
-  const int64_t step = start_.state->step;
-  if (start_.state_epoch == 0) return state::step_folder(places.checkpoints, step);
+  const int64_t step = start_->state->step;
+  if (start_->state_epoch == 0) return state::step_folder(places.checkpoints, step);
   return state::step_folder(
-      state::kept_folder(places.output, static_cast<uint64_t>(start_.state_epoch)), step);
+      state::kept_folder(places.output, static_cast<uint64_t>(start_->state_epoch)), step);
 }
 
 // Reads the tensors that the kernels ask for, one after the other: from this host's disk, or from
@@ -682,16 +655,16 @@ std::string RankSession::state_folder() const {
 Status RankSession::resume(const plan::Plan& plan, kernels::Kernels& kernels) {
   const std::string& checkpoints = keeper_->places().checkpoints;
   if (plan.checkpoint && plan.checkpoint->every > 0 && !checkpoints.empty())
-    state::discard_unfinished(checkpoints, start_.first_iteration);
-  if (!start_.state) return kernels.begin_anew();
-  if (start_.state->step + 1 != start_.first_iteration)
-    return failed(fmt::format("a state of step {} for iteration {}", start_.state->step,
-                              start_.first_iteration));
-  const state::FoundCheckpoint found{state_folder(), std::move(*start_.state)};
+    state::discard_unfinished(checkpoints, start_->first_iteration);
+  if (!start_->state) return kernels.begin_anew();
+  if (start_->state->step + 1 != start_->first_iteration)
+    return failed(fmt::format("a state of step {} for iteration {}", start_->state->step,
+                              start_->first_iteration));
+  const state::FoundCheckpoint found{state_folder(), std::move(*start_->state)};
   TRY(state::check_fits(found, plan));
   const state::FileRequest range{
-      .what = start_.state_epoch == 0 ? state::FileKind::kCheckpoint : state::FileKind::kKept,
-      .epoch = start_.state_epoch,
+      .what = start_->state_epoch == 0 ? state::FileKind::kCheckpoint : state::FileKind::kKept,
+      .epoch = start_->state_epoch,
       .step = found.manifest.step};
   state::StateReader reader(found, [&](const state::Shard& shard, int64_t offset, int64_t bytes) {
     state::FileRequest wanted = range;
@@ -701,7 +674,7 @@ Status RankSession::resume(const plan::Plan& plan, kernels::Kernels& kernels) {
     return fetcher_.fetch(std::move(wanted));
   });
   const auto read = [&](const std::string& name) { return reader.read(name); };
-  if (start_.state_epoch != 0) {  // of this very Plan
+  if (start_->state_epoch != 0) {  // of this very Plan
     TRY(during(kernels.load(read), "loading " + found.folder));
   } else {
     state::ReshardedState fitted(plan, options_.rank, state::shapes_of(found.manifest), read);
@@ -731,11 +704,11 @@ Status RankSession::keep_state(int64_t step, const kernels::Kernels& kernels) {
 int64_t RankSession::ranks_of_this_host() const {
   if (!on_several_hosts()) return options_.ranks;
   const auto host_of = [&](size_t rank) {
-    const auto at = transport::parse_address(start_.addresses[rank]);
-    return at ? at->host : start_.addresses[rank];
+    const auto at = transport::parse_address(start_->addresses[rank]);
+    return at ? at->host : start_->addresses[rank];
   };
   int64_t ranks = 0;
-  for (size_t rank = 0; rank < start_.addresses.size(); ++rank)
+  for (size_t rank = 0; rank < start_->addresses.size(); ++rank)
     ranks += host_of(rank) == host_of(static_cast<size_t>(options_.rank));
   return ranks;
 }
@@ -757,7 +730,7 @@ stage::Hooks RankSession::hooks(const kernels::Kernels& kernels) {
     static_cast<void>(say(state::Failure{error}));
   };
   out.write = [this](int64_t step, state::CopyOnWriteState& state) {
-    return state::write_shard(keeper_->places().checkpoints, step, options_.rank, start_.epoch,
+    return state::write_shard(keeper_->places().checkpoints, step, options_.rank, start_->epoch,
                               state);
   };
   out.note = options_.log;
@@ -784,18 +757,16 @@ void RankSession::listen() {
     auto order = hear();
     if (!order) return stop(order.error().message);
     if (for_the_files(*order)) continue;
-    std::unique_lock lock(mutex_);
     if (const auto* last = std::get_if<join::Stop>(&*order)) {
-      told_ = true;
-      again_ = last->again;
-      lock.unlock();
+      now_known(last->again ? Known::kContinues : Known::kTold);
       return stop(last->reason);
     }
+    if (const auto* meet = std::get_if<join::Meet>(&*order)) neighbours_->take(*meet);
+    std::lock_guard lock(mutex_);
     if (const auto* go = std::get_if<join::Go>(&*order)) {
       // Clocks of hosts differ: then it is when the word came, late by the way of the word.
       origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
     }
-    if (const auto* meet = std::get_if<join::Meet>(&*order)) meets_[meet->peer] = *meet;
     if (const auto* over = std::get_if<state::Over>(&*order)) over_ = *over;
     changed_->notify_all();
   }
@@ -823,7 +794,8 @@ bool RankSession::for_the_files(join::ControlMessage& order) {
 void RankSession::report_links() {
   SimTime certificate_due = clock_.now();
   std::unique_lock lock(mutex_);
-  while (!clock_.await(*changed_, lock, in(kReportEvery), [&] { return done_ || verdict_; })) {
+  while (!clock_.await(*changed_, lock, in(kReportEvery),
+                       [&] { return phase_ == Phase::kEnded || verdict_; })) {
     lock.unlock();
     join::LinksReport report{observe::link_reports(endpoint_->statistics(), launcher()),
                              activity_.report()};
@@ -841,10 +813,11 @@ void RankSession::report_links() {
 // as long as an ordinary end takes.
 void RankSession::stop(const std::string& reason) {
   std::unique_lock lock(mutex_);
-  if (done_) return;
+  if (phase_ == Phase::kEnded) return;
   verdict_ = reason;
   changed_->notify_all();
   lock.unlock();
+  neighbours_->stop();
   fetcher_.stop({ErrorCode::kLostPeer, reason});
   quiet_ = true;
   endpoint_->abort({ErrorCode::kLostPeer, reason});
@@ -852,17 +825,16 @@ void RankSession::stop(const std::string& reason) {
   leave_state();
   if (options_.stuck_max.ns == 0) return;
   lock.lock();
-  const auto leaves = [&] { return done_ || leaving_; };
+  const auto leaves = [&] { return phase_ >= Phase::kGivingUp; };
   if (clock_.await(*changed_, lock, in(options_.stuck_max), leaves)) return;
   if (options_.log) options_.log("ended in the middle of a computation: " + reason);
-  const bool again = again_ || !told_;
+  const bool again = known_ != Known::kTold;
   options_.end_process(options_.returns && again ? kComesAgain : 1);
 }
 
 // Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
 // if it comes soon. Other trouble is this rank's own, and the launcher hears of it.
 Error RankSession::explain(Error error) {
-  explained_ = true;
   std::unique_lock lock(mutex_);
   if (error.code == ErrorCode::kLostPeer || verdict_) {
     if (!verdict_) {
@@ -880,9 +852,27 @@ Error RankSession::explain(Error error) {
   lock.lock();
   clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
   // Then the launcher has the whole story, and tells it once for all ranks.
-  if (verdict_ && told_) return {error.code, "gave up; the launcher says why"};
-  cannot_tell_ = true;
+  const bool heard = known_ == Known::kTold || known_ == Known::kContinues;
+  if (verdict_ && heard) return {error.code, "gave up; the launcher says why"};
+  lock.unlock();
+  now_known(Known::kUnheard);
   return error;
+}
+
+// Trouble of its own that no launcher has heard of, a rank that had its place takes to the next one,
+// which waits for it; so it does where the launcher cannot say anything.
+RankEnd RankSession::end(Status status) {
+  std::lock_guard lock(mutex_);
+  const bool told =
+      known_ == Known::kTold || known_ == Known::kContinues || known_ == Known::kDisplaced;
+  const bool unheard =
+      known_ == Known::kUnheard || (!status && status.error().code == ErrorCode::kLostPeer);
+  const bool returns = known_ == Known::kContinues || (joined_at_.ns != 0 && !told && unheard);
+  return {.status = std::move(status),
+          .told = told,
+          .again = !status && returns,
+          .began = start_.has_value(),
+          .displaced = known_ == Known::kDisplaced};
 }
 
 }  // namespace
@@ -892,8 +882,7 @@ RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make
   CHECK(make_kernels, "nobody makes kernels for rank {}", options.rank);
   RankSession session(options, clock);
   Status status = session.run(make_kernels);
-  const bool again = !status && session.comes_again(status.error());
-  return {std::move(status), session.told(), again, session.began(), session.displaced()};
+  return session.end(std::move(status));
 }
 
 int RankEnd::exit_code(bool returns) const {

@@ -75,7 +75,7 @@ struct RankSessionOptions {
   transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
   // From now on this rank notices the launcher's end by itself, and has something to leave.
-  std::function<void()> on_seated;
+  std::function<void()> on_joined;
 };
 
 struct RankEnd {

@@ -131,7 +131,7 @@ run::RankEnd run(Arguments& arguments) {
     std::cerr << fmt::format("rank {}: {}\n", rank, line);  // fmt::print throws without a terminal
   };
   // From then on it ends by itself when the launcher does, and leaves its state before.
-  session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
+  session.on_joined = [] { prctl(PR_SET_PDEATHSIG, 0); };
   SystemClock clock;
   std::optional<prefill::RankWindows> windows;
   if (Status status = prepare_prompts(session, windows, clock); !status) return {std::move(status)};
