@@ -53,8 +53,8 @@ Result<std::unique_ptr<WatchedRun>> WatchedRun::open(const std::string& address,
                                                      const observe::Telemetry& telemetry) {
   const transport::Address at = TRY(transport::parse_address(address));
   std::unique_ptr<WatchedRun> run(new WatchedRun());
-  run->door_ = TRY(during(
-      transport::HttpDoor::open(
+  run->pages_ = TRY(during(
+      transport::serve_pages(
           at, {{"/metrics",
                 {"text/plain; version=0.0.4", [&telemetry] { return telemetry.prometheus(); }}},
                {"/status",

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "perform/observe/telemetry.h"
-#include "perform/transport/http_door.h"
+#include "perform/transport/http_pages.h"
 
 namespace tombolo::perform_commands {
 
@@ -20,11 +20,11 @@ class WatchedRun {
                                                   const observe::Telemetry& telemetry);
   Status announce(const std::string& folder);
   ~WatchedRun();
-  const transport::Address& address() const { return door_->address(); }
+  const transport::Address& address() const { return pages_->address(); }
 
  private:
   WatchedRun() = default;
-  std::unique_ptr<transport::HttpDoor> door_;
+  std::unique_ptr<transport::HttpServer> pages_;
   std::string path_;
 };
 

@@ -1,18 +1,19 @@
 // A server of OpenAI's API over HTTP/1.1 or HTTPS: POST /v1/completions and /v1/chat/completions,
-// whole or as server-sent events, GET /v1/models, /health and /metrics. cpp-httplib is behind it.
+// whole or as server-sent events, GET /v1/models, /health and /metrics.
 //
 // Every resource has a bound, and whoever exceeds it is told so at once:
 //
-//   bytes of a request            limits.body_bytes, 16 KiB for all else       413, or no answer
-//   time to send one              10 s, 1 s while others wait                  the connection ends
+//   bytes of a request            limits.body_bytes, 16 KiB for its head       413, 431
+//   time to send one              10 s                                         408
 //   prompts at once               limits.requests; limits.flex_requests that   429, Retry-After
 //                                 may wait, waiting or not
 //   memory of keys and values     the backend's                                503, Retry-After
 //   tokens of a prompt            limits.prompt_tokens, the model's positions  400
 //   time of an answer             limits.answer_time, behind                   it ends there
 //                                 limits.flex_patience for those that may wait
-//   connections                   limits.requests + flex_requests + 16 served, closed unheard
+//   requests at once, of any kind limits.requests + flex_requests + 16 served, 429, Retry-After
 //                                 64 waiting
+//   connections being read        512 (transport/http_server.h)                the slowest ends
 //
 // Bodies are parsed and tokenized one at a time: a body of 1 MiB may take 100 MiB while it is
 // parsed. A client that leaves is noticed within 100 ms or at its next piece, and its prompt is

@@ -1,4 +1,4 @@
-#include "perform/transport/http_door.h"
+#include "perform/transport/http_pages.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -15,9 +15,9 @@ std::map<std::string, HttpPage> one_page(int& served) {
   return {{"/metrics", {"text/plain", [&served] { return fmt::format("served {}\n", ++served); }}}};
 }
 
-TEST(HttpDoor, ServesItsPagesAndNoOthers) {
+TEST(HttpPages, ServesItsPagesAndNoOthers) {
   int served = 0;
-  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  const auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door) << door.error().text();
   EXPECT_EQ(http_page((*door)->address(), "/metrics").value(), "served 1\n");
   EXPECT_EQ(http_page((*door)->address(), "/metrics").value(), "served 2\n");
@@ -26,11 +26,11 @@ TEST(HttpDoor, ServesItsPagesAndNoOthers) {
   EXPECT_THAT(missing.error().message, HasSubstr("answers 404"));
 }
 
-TEST(HttpDoor, SaysThatItsPortIsTaken) {
+TEST(HttpPages, SaysThatItsPortIsTaken) {
   int served = 0;
-  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  const auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door);
-  const auto second = HttpDoor::open((*door)->address(), one_page(served));
+  const auto second = serve_pages((*door)->address(), one_page(served));
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnusable);
 }
@@ -47,9 +47,9 @@ int call(const Address& at) {
 }
 
 // Without a bound on lines these 400 MiB would all be kept.
-TEST(HttpDoor, HearsNoMoreThanARequest) {
+TEST(HttpPages, HearsNoMoreThanARequest) {
   int served = 0;
-  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  const auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door);
   const int stranger = call((*door)->address());
   const std::string babble(1 << 20, 'a');
@@ -65,9 +65,9 @@ TEST(HttpDoor, HearsNoMoreThanARequest) {
 }
 
 // 2,700 ranges in 8 KiB would be an answer of 2,700 pages.
-TEST(HttpDoor, AnswersWithTheWholePageOnce) {
+TEST(HttpPages, AnswersWithTheWholePageOnce) {
   int served = 0;
-  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  const auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door);
   const int stranger = call((*door)->address());
   std::string asked = "GET /metrics HTTP/1.1\r\nHost: x\r\nRange: bytes=0-";
@@ -85,9 +85,9 @@ TEST(HttpDoor, AnswersWithTheWholePageOnce) {
 }
 
 // They are shown the door after 2 s at most, two at a time, or at once where too many wait.
-TEST(HttpDoor, TheSilentDoNotKeepOthersOut) {
+TEST(HttpPages, TheSilentDoNotKeepOthersOut) {
   int served = 0;
-  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  const auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door);
   std::vector<int> silent(20);
   for (int& fd : silent) fd = call((*door)->address());
@@ -99,22 +99,20 @@ TEST(HttpDoor, TheSilentDoNotKeepOthersOut) {
   for (const int fd : silent) close(fd);
 }
 
-TEST(HttpDoor, IsClosedWhenItGoes) {
+TEST(HttpPages, IsClosedWhenItGoes) {
   int served = 0;
-  auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  auto door = serve_pages({"127.0.0.1", 0}, one_page(served));
   ASSERT_TRUE(door);
   const Address at = (*door)->address();
   door->reset();
   EXPECT_FALSE(http_page(at, "/metrics"));
 }
 
-TEST(HttpDoorDeathTest, APageHasAPathAndAnAuthor) {
+TEST(HttpPagesDeathTest, APageHasAPathAndAnAuthor) {
   const std::map<std::string, HttpPage> nowhere = {{"metrics", {"", [] { return "x"; }}}};
   const std::map<std::string, HttpPage> nobody = {{"/metrics", {"", {}}}};
-  EXPECT_DEATH(static_cast<void>(HttpDoor::open({}, nowhere)),
-               "nobody writes the page \"metrics\"");
-  EXPECT_DEATH(static_cast<void>(HttpDoor::open({}, nobody)),
-               "nobody writes the page \"/metrics\"");
+  EXPECT_DEATH(static_cast<void>(serve_pages({}, nowhere)), "nobody writes the page \"metrics\"");
+  EXPECT_DEATH(static_cast<void>(serve_pages({}, nobody)), "nobody writes the page \"/metrics\"");
 }
 
 }  // namespace
