@@ -81,9 +81,9 @@ bool HttpConnection::shake_hands() {
     case SSL_ERROR_WANT_WRITE:
       events_ = POLLOUT;
       break;
-    default:
+    default:  // plain HTTP, most likely
       ERR_clear_error();
-      state_ = State::kClosed;
+      hang_up();
   }
   return false;
 }
@@ -216,6 +216,10 @@ void HttpConnection::answer(const HttpReply& reply, std::chrono::milliseconds pa
   }
   if (!sent) return close();
   if (tls_) SSL_shutdown(tls_.get());
+  hang_up();
+}
+
+void HttpConnection::hang_up() {
   shutdown(socket_, SHUT_WR);
   state_ = State::kAnswered;
   events_ = POLLIN;

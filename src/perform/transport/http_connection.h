@@ -66,6 +66,7 @@ class HttpConnection final : public HttpClient {
   std::optional<size_t> receive(char* at, size_t size);
   void parse();
   void take_head();
+  void hang_up();  // nothing more is said
   void discard();
   bool send_all(std::string_view bytes);
   bool wait(short events, Instant until) const;
