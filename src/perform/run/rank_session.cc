@@ -141,7 +141,7 @@ class RankSession {
       clock_};
   std::unique_ptr<Thread> listener_;
   control::Member member_;  // the listener's, once there is one
-  SimTime joined_at_;          // when it said hello
+  SimTime joined_at_;       // when it said hello
   std::mutex leave_mutex_;  // held while the state is left
   std::optional<state::StateSnapshot> kept_;
   const kernels::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
@@ -628,7 +628,7 @@ void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& 
                     static_cast<uint64_t>(plan.run.steps));
   relay_ = std::make_unique<stage::RelayThread>(
       *endpoint_, std::move(relay),
-      [this](const Error& error) { static_cast<void>(say(state::Failure{error})); });
+      [this](const Error& error) { static_cast<void>(say(state::Failure{error})); }, clock_);
 }
 
 Status RankSession::join_replicas(const plan::Plan& plan, kernels::Messenger& messenger,

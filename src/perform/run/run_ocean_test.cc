@@ -63,13 +63,18 @@ class Voyage {
     const bool is_slow = random_.below(8) == 0;
     // Drawn apart: a seed's other draws stay the same.
     const bool is_apart = replicas_ == 2 && Random(storm_.seed).stream("apart").below(2) == 0;
+    const bool is_shared =
+        replicas_ == 2 && !is_apart && Random(storm_.seed).stream("shared").below(2) == 0;
     if (storm_.is_loud && is_apart) say("each pipeline lies in a datacenter of its own");
+    if (storm_.is_loud && is_shared) say("pipelines carry each other's messages over the WAN");
     options.plan = make_test_plan({.stages = stages_,
                                    .microbatches = 2,
                                    .replicas = replicas_,
                                    .steps = steps_,
                                    .forward = is_slow ? "9 s" : "100 ms",
                                    .backward = "200 ms",
+                                   .schedule = is_shared ? "atlas" : "1f1b",
+                                   .sharing = is_shared ? "temporal" : "spatial",
                                    .checkpoints = "checkpoints",
                                    .every = 1 + static_cast<int>(random_.below(4)),
                                    .byte_scale = 64,

@@ -119,21 +119,17 @@ Result<Received> CellMessenger::gather(std::span<const int32_t> members, Tag tag
 }
 
 RelayThread::RelayThread(transport::Endpoint& endpoint, link::Relay relay,
-                         std::function<void(const Error&)> on_failure)
+                         std::function<void(const Error&)> on_failure, Threads& threads)
     : endpoint_(endpoint), relay_(std::move(relay)), on_failure_(std::move(on_failure)) {
-  thread_ = std::thread([this] {
+  thread_ = threads.start([this] {
     status_ = work();
     if (!status_ && on_failure_) on_failure_(status_.error());
   });
 }
 
-RelayThread::~RelayThread() {
-  if (thread_.joinable()) thread_.join();
-}
-
 Status RelayThread::finish() {
-  CHECK(thread_.joinable(), "a relay is awaited a second time");
-  thread_.join();
+  CHECK(thread_, "a relay is awaited a second time");
+  thread_.reset();
   return status_;
 }
 

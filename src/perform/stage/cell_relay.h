@@ -4,10 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
-#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "perform/kernels/messenger.h"
 #include "perform/link/relay.h"
 #include "spec/plan/plan.h"
@@ -54,8 +55,7 @@ class RelayThread {
  public:
   // on_failure: at most once, on that thread.
   RelayThread(transport::Endpoint& endpoint, link::Relay relay,
-              std::function<void(const Error&)> on_failure);
-  ~RelayThread();
+              std::function<void(const Error&)> on_failure, Threads& threads);
   Status finish();  // waits for its end; once
 
  private:
@@ -65,7 +65,7 @@ class RelayThread {
   link::Relay relay_;
   std::function<void(const Error&)> on_failure_;
   Status status_;
-  std::thread thread_;
+  std::unique_ptr<Thread> thread_;  // none: it was awaited
 };
 
 }  // namespace tombolo::stage

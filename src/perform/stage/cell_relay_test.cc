@@ -103,7 +103,7 @@ class CellOfRanks : public ::testing::Test {
     CHECK(schedule, "{}", schedule.error().text());
     ranks_[r].relay = std::make_unique<RelayThread>(
         *ranks_[r].endpoint, link::Relay(passages_of(plan_, *schedule, r), 1, 2),
-        [this](const Error& error) { failures_.set_value(error); });
+        [this](const Error& error) { failures_.set_value(error); }, clock_);
   }
   static Payload content(int32_t owner, const Tag& tag) {
     Payload out(1001 + 7 * static_cast<size_t>(owner));
@@ -207,7 +207,7 @@ TEST_F(CellRelayDeathTest, ItIsOfARankAndAwaitedOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // endpoints have threads
   EXPECT_DEATH(passages_of(plan_, {}, 4), "rank 4 of 4 carries nothing");
   EXPECT_DEATH(passages_of(plan_, {}, -1), "rank -1 of 4 carries nothing");
-  RelayThread relay(*ranks_[0].endpoint, link::Relay({}, 1, 2), {});  // nothing to carry
+  RelayThread relay(*ranks_[0].endpoint, link::Relay({}, 1, 2), {}, clock_);  // nothing to carry
   EXPECT_TRUE(relay.finish());
   EXPECT_DEATH(static_cast<void>(relay.finish()), "a relay is awaited a second time");
 }
