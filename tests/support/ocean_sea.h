@@ -57,6 +57,7 @@ struct Wire {
   int via = -1;             // the host of a splice
   uint64_t door = 0;        // and which one
   SimDuration grace;        // 0: it does not outlive its connections
+  SimDuration ended_max;    // the same where a process ended
   SimDuration silence_max;  // then a connection that carries nothing is lost
   Stream streams[2];        // by the end that sends
   SimTime reset_until;
@@ -146,7 +147,7 @@ class Sea {
   void lose_spliced(uint64_t door) {
     for (const WirePtr& each : wires_) {
       if (each->door != door) continue;
-      ocean_.at(ocean_.now() + each->grace,
+      ocean_.at(ocean_.now() + each->ended_max,
                 [this, each] { lose(each, "the coordinator hung up, and answers no more"); });
     }
   }

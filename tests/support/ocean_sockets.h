@@ -218,6 +218,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
       wire->door = door->number();
     }
     wire->grace = std::min(caller.options_.grace, options_.grace);
+    wire->ended_max = options_.ended_max.ns > 0 ? options_.ended_max : wire->grace;
     wire->silence_max = std::min(caller.options_.silence_max, options_.silence_max);
     sea_.wires_.push_back(wire);
     come_up(p, wire, 1);
@@ -424,7 +425,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
       };
       const SimTime now = sea_.ocean().now();
       if (wire->grace.ns > 0) {
-        sea_.ocean().at(now + wire->grace + (silently ? wire->silence_max : SimDuration{}), tell);
+        sea_.ocean().at(now + (silently ? wire->silence_max + wire->grace : wire->ended_max), tell);
       } else if (silently) {  // the host answers again, and knows nothing of it
         sea_.ocean().at(now + SimDuration{90'000'000'000}, tell);
       } else {
@@ -464,7 +465,7 @@ inline void Sea::reset(int from, int to, bool one) {
     if (each->grace.ns == 0) {
       lose(each, "Connection reset by peer");
     } else if (!can_call_again(*each)) {
-      ocean_.at(ocean_.now() + each->grace,
+      ocean_.at(ocean_.now() + each->ended_max,
                 [this, each] { lose(each, "it cannot be called again"); });
     } else {
       each->forgets[0] = each->forgets[1] = bug_ == Bug::kMessageLostInReset;

@@ -81,6 +81,14 @@ class RawPeer {
     }
   }
 
+  // Whether the other side did; reads what came before. Does not wait.
+  bool hung_up() {
+    std::byte some[256];
+    ssize_t got = 0;
+    while ((got = recv(fd_, some, sizeof some, MSG_DONTWAIT)) > 0) continue;
+    return got == 0 || errno != EAGAIN;
+  }
+
   // Hears the failure frame and the end after it.
   std::string refusal() {
     std::string text;

@@ -58,11 +58,15 @@ Result<ListenAddress> rank_address(const transport::Address& rendezvous,
   return out;
 }
 
-void bear_resets(transport::Endpoint::Options& door, const control::LeaseTerms& terms) {
-  door.grace = kCallAgainMax;
+void outlive_cuts(transport::Endpoint::Options& door, const control::LeaseTerms& terms) {
+  constexpr SimDuration kSilenceMin{2'000'000'000};
+  door.grace = std::max(terms.ceiling, kCallAgainMax);
+  door.ended_max = kCallAgainMax;
   door.receipt_after = terms.beat * 2;  // the next heartbeat, or its answer, takes it along
-  door.silence_max = std::max(terms.ceiling, SimDuration{2'000'000'000});
-  door.ping_every = {door.silence_max.ns / 2};  // heartbeats say enough
+  // As between ranks, and several times within a short lease.
+  door.silence_max = std::clamp(SimDuration{terms.ceiling.ns / 4}, kSilenceMin, door.silence_max);
+  // Where heartbeats do not say enough; also for one whose --grace is another.
+  door.ping_every = std::min(SimDuration{door.silence_max.ns / 4}, door.ping_every);
 }
 
 }  // namespace tombolo::join

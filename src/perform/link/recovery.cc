@@ -12,9 +12,11 @@ constexpr int64_t kPauseMax = 2'000'000'000;
 
 }  // namespace
 
-Recovery::Recovery(SimDuration grace, uint32_t connections, uint64_t seed)
-    : grace_(grace), here_(connections), random_(Random(seed).stream("recovery")) {
-  CHECK(grace.ns > 0 && connections > 0, "{} connections, a grace of {} ns", connections, grace.ns);
+Recovery::Recovery(Graces graces, uint32_t connections, uint64_t seed)
+    : graces_(graces), here_(connections), random_(Random(seed).stream("recovery")) {
+  CHECK(graces.ended.ns > 0 && graces.ended <= graces.silent && connections > 0,
+        "{} connections, a grace of {} ns, of {} ns where they ended", connections,
+        graces.silent.ns, graces.ended.ns);
 }
 
 SimDuration Recovery::pause(uint32_t calls) {
@@ -23,19 +25,24 @@ SimDuration Recovery::pause(uint32_t calls) {
   return {static_cast<int64_t>(static_cast<double>(whole) * (0.75 + random_.uniform() / 2))};
 }
 
-void Recovery::lost(uint32_t connection, const std::string& why, SimTime now) {
+void Recovery::lost(uint32_t connection, Loss loss, const std::string& why, SimTime now) {
   if (is_lost(connection)) return;
   CHECK(here_ > 0, "connection {} is lost, and none was here", connection);
   ++losses_;
   Lost& lost = lost_[connection];
+  lost.loss = loss;
   lost.since = now;
   lost.why = why;
   const auto before = came_back_.find(connection);
-  if (before != came_back_.end() && now - before->second.first < SimDuration{kPauseMax})
-    lost.calls = before->second.second + 1;
+  if (before != came_back_.end() && now - before->second.at < SimDuration{kPauseMax}) {
+    lost.calls = before->second.calls + 1;
+    // A call of long ago may have been answered late, by a process that slept.
+    if (before->second.loss == Loss::kSilent) lost.loss = Loss::kSilent;
+  }
   lost.call_at = now + pause(lost.calls);
   if (--here_ > 0) return;
   alone_since_ = now;
+  alone_by_ = lost.loss;
   why_ = why;
   why_call_.clear();
 }
@@ -43,7 +50,8 @@ void Recovery::lost(uint32_t connection, const std::string& why, SimTime now) {
 void Recovery::failed_call(uint32_t connection, const std::string& why, SimTime now) {
   const auto at = lost_.find(connection);
   if (at == lost_.end()) return;
-  at->second.call_at = now + pause(++at->second.calls);
+  // A call that nobody answered has waited long enough.
+  at->second.call_at = std::max(now, at->second.call_at + pause(++at->second.calls));
   why_call_ = why;
 }
 
@@ -52,7 +60,7 @@ std::string Recovery::back(uint32_t connection, SimTime now) {
   if (at == lost_.end()) return {};
   std::string story =
       fmt::format("lost for {}: {}", brief(seconds(now - at->second.since)), at->second.why);
-  came_back_[connection] = {now, at->second.calls};
+  came_back_[connection] = {now, at->second.loss, at->second.calls};
   lost_.erase(at);
   ++here_;
   alone_since_.reset();
@@ -61,7 +69,7 @@ std::string Recovery::back(uint32_t connection, SimTime now) {
 
 std::optional<SimTime> Recovery::over_at() const {
   if (!alone_since_) return std::nullopt;
-  return *alone_since_ + grace_;
+  return *alone_since_ + (alone_by_ == Loss::kSilent ? graces_.silent : graces_.ended);
 }
 
 std::string Recovery::reason(SimTime now) const {

@@ -1,10 +1,13 @@
 // Recovery: when the lost connections of a link are called again, and when the link is given up.
 //
 // A connection is called at once when it was lost, and after each failed call later: 50 ms, 100 ms
-// and so on up to 2 s, each spread by a quarter up or down, so that the connections of many ranks
-// do not call together. One that comes back and is lost within 2 s goes on waiting where it was. As
-// long as one connection lives, the others are called for ever. The link is over when there was
-// none for the grace.
+// and so on up to 2 s after that call began, each spread by a quarter up or down, so that the
+// connections of many ranks do not call together. One that comes back and is lost within 2 s goes on
+// waiting where it was. As long as one connection lives, the others are called for ever.
+//
+// The link is over when there was none for the grace, of which there are two. Who ended a connection
+// was there a moment ago, and calls again at once if it still lives; so a process that ended is known
+// after the short one. Silence says nothing: the path may be cut, and the long one counts.
 //
 // Pure; instants are passed in, and the spread follows from a seed.
 #pragma once
@@ -19,13 +22,23 @@
 
 namespace tombolo::link {
 
+// How a connection was lost.
+enum class Loss {
+  kEnded,   // the other side hung up, or a gateway did
+  kSilent,  // nothing came for long, or the kernel says that nobody answers
+};
+
 class Recovery {
  public:
+  struct Graces {
+    SimDuration silent;
+    SimDuration ended;  // not longer
+  };
   // `connections` of them are here.
-  Recovery(SimDuration grace, uint32_t connections, uint64_t seed);
+  Recovery(Graces graces, uint32_t connections, uint64_t seed);
 
   // It ended, for this reason. Lost already: nothing.
-  void lost(uint32_t connection, const std::string& why, SimTime now);
+  void lost(uint32_t connection, Loss loss, const std::string& why, SimTime now);
   // A call for it came to nothing.
   void failed_call(uint32_t connection, const std::string& why, SimTime now);
   // It is here again. "lost for 300 ms: Connection reset by peer", or nothing if it was not lost.
@@ -43,6 +56,7 @@ class Recovery {
 
  private:
   struct Lost {
+    Loss loss = Loss::kEnded;
     SimTime since;
     std::string why;
     SimTime call_at;
@@ -50,14 +64,20 @@ class Recovery {
   };
   SimDuration pause(uint32_t calls);
 
-  SimDuration grace_;
+  Graces graces_;
   uint32_t here_;
   Random random_;
   std::map<uint32_t, Lost> lost_;
-  std::map<uint32_t, std::pair<SimTime, uint32_t>> came_back_;  // when, and calls before
-  std::optional<SimTime> alone_since_;                          // no connection is here
-  std::string why_;                                             // the last connection was lost
-  std::string why_call_;                                        // the last call failed
+  struct CameBack {
+    SimTime at;
+    Loss loss = Loss::kEnded;
+    uint32_t calls = 0;  // before
+  };
+  std::map<uint32_t, CameBack> came_back_;
+  std::optional<SimTime> alone_since_;  // no connection is here
+  Loss alone_by_ = Loss::kEnded;        // how the last one was lost
+  std::string why_;                     // the last connection was lost
+  std::string why_call_;                // the last call failed
   uint64_t losses_ = 0;
 };
 

@@ -246,7 +246,7 @@ Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t e
                            // Once all stop, calls that are refused are no news.
                            if (options_.log && !quiet_) options_.log(with_launcher_named(line));
                          }};
-  if (epoch == 0) join::bear_resets(door, options_.terms);
+  if (epoch == 0) join::outlive_cuts(door, options_.terms);
   return door;
 }
 

@@ -77,7 +77,7 @@ class SpareSession {
                                       .credentials = TRY(join::credentials_of(start_.security)),
                                       .plain_tcp = start_.security.plain_tcp,
                                       .log = options_.log};
-    join::bear_resets(door, start_.terms);
+    join::outlive_cuts(door, start_.terms);
     endpoint_ = TRY(options_.sockets->open(std::move(door), clock_));
     const transport::Address& at = start_.launcher;
     const Status linked =

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads
                            if (!is_spare(rank, self->options_.ranks))
                              self->post({rank, Duplicate{}});
                          }};
-  join::bear_resets(door, options.terms);
+  join::outlive_cuts(door, options.terms);
   workers->endpoint_ =
       TRY(during(options.sockets->open(std::move(door), threads), "opening the control port"));
   workers->endpoint_->welcome_all(join::kControlTag);

@@ -17,18 +17,29 @@ Error detail::lost(int32_t rank, const std::string& reason) {
           fmt::format("look at what rank {} said last", rank)};
 }
 
+namespace {
+
+// Whether the other side, or a gateway in its name, said so; otherwise the kernel had no answer.
+link::Loss loss_of(const asio::error_code& error) {
+  const bool said = error == asio::error::eof || error == asio::error::connection_reset ||
+                    error == asio::error::connection_aborted || error == asio::error::broken_pipe;
+  return said ? link::Loss::kEnded : link::Loss::kSilent;
+}
+
+}  // namespace
+
 // --- Reading ------------------------------------------------------------------------------------
 
 void Driver::read(const ConnectionPtr& c) {
   const auto space = c->secure ? c->secure->space() : c->decoder.space();
   c->socket.async_read_some(
       asio::buffer(space.data(), space.size()), [this, c](asio::error_code error, size_t bytes) {
-        if (!c->open) return;
+        if (!c->open) return close_parked(c);
         if (error) {
           std::string reason = error == asio::error::eof ? "the connection ended without a goodbye"
                                                          : error.message();
           if (c->meets >= 0) reason += "; it went through the coordinator";
-          return end_of_stream(c, reason);
+          return end_of_stream(c, loss_of(error), reason);
         }
         if (!std::exchange(c->spoke, true)) strangers_.spoke(c->stranger);
         c->heard_at = clock_.now();
@@ -49,7 +60,7 @@ void Driver::open_sealed(const ConnectionPtr& c, size_t bytes) {
     const auto opened = c->secure->open(c->decoder.space());
     if (!opened && c->deaf) break;
     if (!opened && c->rank < 0) return refuse(c, opened.error());
-    if (!opened) return lose(c, opened.error().message);
+    if (!opened) return lose(c, link::Loss::kEnded, opened.error().message);
     if (*opened == 0) break;
     if (c->deaf) continue;
     c->decoder.commit(*opened);
@@ -65,7 +76,8 @@ void Driver::decode(const ConnectionPtr& c) {
     const Status status = frame ? on_frame(c, **frame) : fail(frame.error());
     if (status) continue;
     if (c->rank < 0) return refuse(c, status.error());
-    if (!frame) return lose(c, status.error().message);  // an accident; what is missing comes again
+    // An accident; what is missing comes again.
+    if (!frame) return lose(c, link::Loss::kEnded, status.error().message);
     return end(c, detail::lost(c->rank, status.error().message));
   }
   if (c->open && !c->control.empty()) pump(c);  // a hello to answer, a receipt
@@ -111,14 +123,14 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
   return {};
 }
 
-void Driver::end_of_stream(const ConnectionPtr& c, const std::string& reason) {
+void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::string& reason) {
   // Who said nothing at all may have looked whether this door can be reached (dialling.h).
   const bool looked = c->dialed < 0 && c->meets < 0 && !c->spoke;
   if (c->rank < 0 && !c->deaf && !looked)
     refuse(c, {ErrorCode::kLostPeer, "it hung up during the handshake"});  // killed, perhaps
   const bool cut = c->secure && !c->secure->heard_end();  // by whoever sits on the way, perhaps
   if (c->rank < 0) return end(c, {});
-  if (cut || !c->last_words || !c->control.empty()) return lose(c, reason);
+  if (cut || !c->last_words || !c->control.empty()) return lose(c, loss, reason);
   // After our own last words the peer hangs up in answer, one connection after the other.
   shut(c);
   bool last = false;
@@ -170,6 +182,7 @@ void Driver::end_link(int32_t rank, const Error& error) {
   Peer& p = peer(rank);
   for (const auto& [number, other] : std::exchange(p.connections, {})) shut(other);
   for (const auto& [number, other] : std::exchange(p.redials, {})) shut(other);
+  for (const auto& [number, other] : std::exchange(p.parked, {})) close_parked(other);
   p.grace_timer.cancel();
   changed_.notify_all();
   if (p.up) {

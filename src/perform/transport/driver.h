@@ -62,6 +62,7 @@ struct Connection {
   SimTime heard_at;                             // bytes came
   SimTime life_at;                              // when the life timer looks
   bool open = true;                             // until its end was dealt with
+  bool parked = false;                          // it was silent; see park()
   bool deaf = false;                            // what comes in does not matter any more
   bool writing = false;                         // asio allows one write at a time
   bool waiting = false;                         // until the kernel takes more; for slow networks
@@ -112,6 +113,7 @@ struct Peer {
   std::optional<tcp::endpoint> calls;
   std::map<uint32_t, uint32_t> rounds;        // how often we called again, by connection
   std::map<uint32_t, ConnectionPtr> redials;  // that are under way
+  std::map<uint32_t, ConnectionPtr> parked;   // that were silent, until they may be hung up on
   asio::steady_timer grace_timer;
   SimTime heard_at;  // over connections that are gone
 
@@ -222,7 +224,7 @@ class Driver final : public Endpoint {
   void transmit(const ConnectionPtr& c, const Buffers& buffers);
   void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);
   void refuse(const ConnectionPtr& c, const Error& error);
-  void end_of_stream(const ConnectionPtr& c, const std::string& reason);
+  void end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::string& reason);
   void shut(const ConnectionPtr& c);
   void known(const ConnectionPtr& c);
   void end(const ConnectionPtr& c, const Error& error);
@@ -231,8 +233,10 @@ class Driver final : public Endpoint {
   void prepare(const ConnectionPtr& c, Peer& p);
 
   // Of a resumable link.
-  void lose(const ConnectionPtr& c, const std::string& why);
-  void detach(const ConnectionPtr& c, const std::string& why, Peer& p);
+  void lose(const ConnectionPtr& c, link::Loss loss, const std::string& why);
+  void detach(const ConnectionPtr& c, link::Loss loss, const std::string& why, Peer& p);
+  void park(const ConnectionPtr& c);
+  void close_parked(const ConnectionPtr& c);
   void recover(int32_t rank);
   void redial(int32_t rank, uint32_t connection, Peer& p);
   void call_failed(const ConnectionPtr& c, const std::string& why);

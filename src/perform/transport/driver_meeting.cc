@@ -216,7 +216,7 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
     const auto before = p.connections.find(caller.part.connection);
     if (before != p.connections.end()) {  // its end was not noticed here
       outdated.push_back(before->second);
-      detach(outdated.back(), "the other side called again for it", p);
+      detach(outdated.back(), link::Loss::kEnded, "the other side called again for it", p);
     }
     adopt(c, caller.part, p);
     return {};
@@ -266,6 +266,10 @@ void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) 
     if (call->second != c) asio::post(io_, [this, other = call->second] { shut(other); });
     p.redials.erase(call);
   }
+  if (const auto silent = p.parked.find(part.connection); silent != p.parked.end()) {
+    close_parked(silent->second);
+    p.parked.erase(silent);
+  }
   p.link.resume(part.connection, now);
   const std::string story = p.recovery->back(part.connection, now);
   p.grace_timer.cancel();
@@ -284,7 +288,10 @@ void Driver::make_resumable(Peer& p, const link::Terms& theirs) {
   const SimTime now = clock_.now();
   const link::Gathering& gathering = p.link.gathering();
   p.link.make_resumable(now);
-  p.recovery.emplace(std::min(options_.grace, theirs.grace), gathering.connections(),
+  const SimDuration grace = std::min(options_.grace, theirs.grace);
+  const SimDuration ended = options_.ended_max.ns > 0 ? options_.ended_max : grace;
+  p.recovery.emplace(link::Recovery::Graces{.silent = grace, .ended = std::min(ended, grace)},
+                     gathering.connections(),
                      gathering.attempt() + static_cast<uint64_t>(options_.identity.rank));
   for (const auto& [number, each] : p.connections) {
     set_user_timeout(each->socket.native_handle(), options_.silence_max);

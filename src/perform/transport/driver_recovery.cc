@@ -15,7 +15,7 @@ using std::chrono::nanoseconds;
 }  // namespace
 
 // This connection is over; so is its link, if it is not one that goes on without.
-void Driver::lose(const ConnectionPtr& c, const std::string& why) {
+void Driver::lose(const ConnectionPtr& c, link::Loss loss, const std::string& why) {
   if (!c->open) return;
   const int32_t rank = c->rank;
   bool goes_on = false, finished = false, parted = false;
@@ -24,13 +24,17 @@ void Driver::lose(const ConnectionPtr& c, const std::string& why) {
     Peer& p = peer(rank);
     goes_on = p.link.resumable() && !p.ended && !aborted_;
     if (goes_on) {
-      detach(c, why, p);
+      detach(c, loss, why, p);
       finished = p.link.finished();
       parted = p.parted && p.connections.empty();
     }
   }
   if (!goes_on) return end(c, lost(rank, why));
-  shut(c);
+  if (loss == link::Loss::kSilent && !finished && !parted) {
+    park(c);
+  } else {
+    shut(c);
+  }
   if (finished)
     return end_link(
         rank, {ErrorCode::kFailed, fmt::format("rank {} finished and closed its link", rank)});
@@ -41,7 +45,7 @@ void Driver::lose(const ConnectionPtr& c, const std::string& why) {
 }
 
 // What it carried goes back to the link. Under the mutex.
-void Driver::detach(const ConnectionPtr& c, const std::string& why, Peer& p) {
+void Driver::detach(const ConnectionPtr& c, link::Loss loss, const std::string& why, Peer& p) {
   const uint32_t number = c->part.connection;
   const SimTime now = clock_.now();
   p.heard_at = std::max(p.heard_at, c->heard_at);
@@ -49,9 +53,28 @@ void Driver::detach(const ConnectionPtr& c, const std::string& why, Peer& p) {
   p.timer_set = false;            // it may have been this one's
   if (p.tuner) p.tuner->pause();  // its sums lose a summand
   p.link.lose(number, now);
-  p.recovery->lost(number, why, now);
+  p.recovery->lost(number, loss, why, now);
   p.connections.erase(number);
   changed_.notify_all();
+}
+
+// To hang up would tell the other side that this process has ended, if it hears it. So the socket stays
+// as it is until something comes over it, which shows that the other side hears, until another is in
+// its place, or until the link is over.
+void Driver::park(const ConnectionPtr& c) {
+  c->open = false;
+  c->parked = true;
+  c->handshake_timer.cancel();
+  c->departure_timer.cancel();
+  c->life_timer.cancel();
+  Lock lock(mutex_);
+  peer(c->rank).parked[c->part.connection] = c;
+}
+
+void Driver::close_parked(const ConnectionPtr& c) {
+  if (!std::exchange(c->parked, false)) return;
+  asio::error_code ignored;
+  c->socket.close(ignored);
 }
 
 // Calls for what is lost, if that is for us to do, and waits for the end of the grace.
@@ -160,7 +183,7 @@ void Driver::check_life(const ConnectionPtr& c) {
   asio::error_code ignored;
   // Bytes that wait were not late; we were, because this process slept, perhaps.
   if (silent && c->socket.available(ignored) == 0)
-    return lose(c, "nothing came for " + brief(seconds(options_.silence_max)));
+    return lose(c, link::Loss::kSilent, "nothing came for " + brief(seconds(options_.silence_max)));
   pump(c);
   look_after(c);
 }

@@ -163,7 +163,8 @@ void Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
     }
     if (!error) return pump(c);
     c->mute = true;
-    if (c->rank >= 0 && c->heard) lose(c, error.message());  // nobody reads any more
+    // Nobody reads any more.
+    if (c->rank >= 0 && c->heard) lose(c, link::Loss::kEnded, error.message());
   });
 }
 

@@ -471,6 +471,7 @@ void Driver::stop() {
     p.connections.clear();
     p.dialing.clear();
     p.redials.clear();
+    p.parked.clear();
   }
 }
 
@@ -479,7 +480,8 @@ void Driver::stop() {
 Status Endpoint::Options::check() const {
   if (identity.ranks < 1 || identity.rank < 0 || identity.rank >= identity.ranks)
     return failed(fmt::format("rank {} of {} ranks", identity.rank, identity.ranks));
-  if (grace.ns < 0) return failed(fmt::format("a grace of {} ns", grace.ns));
+  if (grace.ns < 0 || ended_max.ns < 0)
+    return failed(fmt::format("a grace of {} ns, of {} ns at an end", grace.ns, ended_max.ns));
   if (ping_every.ns <= 0 || silence_max.ns < 2 * ping_every.ns)
     return failed(fmt::format("a ping every {} ns and silence for {} ns at most: two fit into one",
                               ping_every.ns, silence_max.ns));

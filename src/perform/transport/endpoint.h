@@ -34,11 +34,13 @@
 // peer has not confirmed is kept, and when a connection is lost (reset, ended without a goodbye,
 // silent for silence_max, corrupt) it goes over the others. The side that dialed calls again for
 // the lost one, also through a splice. Only when no connection was there for the grace is the link
-// lost; kLostPeer then says for how long, and why. Nothing comes twice, and order and urgency stay.
+// lost; kLostPeer then says for how long, and why. Where the last one was ended, not silent, that is
+// after ended_max (recovery.h). Nothing comes twice, and order and urgency stay.
 // What is lost for good at once: a peer that gives up (abort), one that was started again (another
 // Identity::incarnation), and one that contradicts itself. A connection that was idle for
 // ping_every carries a ping, so a path that swallows everything is noticed within silence_max on
-// both sides.
+// both sides. What was silent is not hung up on before the other side lives again: it would take that
+// for our end.
 //
 // With credentials every connection is TLS 1.3, and both sides show a certificate of one authority
 // (trust/secure_stream.h) before they say hello. Without, it is plain TCP, and addresses that lead
@@ -90,6 +92,8 @@ class Endpoint {
     // How long a link may be without any connection before its peer is lost; the shorter one of the
     // two sides counts. 0: a link that loses a connection is lost.
     SimDuration grace{};
+    // The same where the other side ended the last connection, or a gateway did; 0: the grace.
+    SimDuration ended_max{};
     // With a grace: how long a receipt may wait for something that it can ride along with,
     SimDuration receipt_after{20'000'000};
     SimDuration ping_every{1'000'000'000};     // how long a connection says nothing,

@@ -201,6 +201,63 @@ TEST_F(EndpointResumeTest, AKilledPeerIsLostWhenTheGraceIsOver) {
   EXPECT_THAT(received.error().message, HasSubstr("lost rank 1: it had no connection for 3"));
 }
 
+// As between a launcher and its ranks: a process that ended is known soon, and a path may be cut for
+// much longer than that, in which nobody hangs up on anybody.
+TEST_F(EndpointResumeTest, ACutPathIsNoEnd) {
+  const auto with_end = [&](int32_t rank) {
+    Endpoint::Options out = options(rank);
+    out.ended_max = kMs * 300;
+    return out;
+  };
+  zero_ = endpoint(with_end(0));
+  proxy_ = std::make_unique<TcpProxy>(zero_->port());
+  one_ = endpoint(with_end(1));
+  link(*zero_, 0, *one_, 1, {}, proxy_->port());
+  for (int cut = 0; cut < 3; ++cut) {
+    const uint64_t zero_lost = statistics(*zero_).losses, one_lost = statistics(*one_).losses;
+    proxy_->swallow(true);
+    ASSERT_TRUE(one_->send(0, {1, 1}, noise(1000, 1)));
+    ASSERT_TRUE(zero_->send(1, {1, 1}, noise(1000, 2)));
+    until([&] {
+      return statistics(*zero_).losses > zero_lost && statistics(*one_).losses > one_lost;
+    });
+    // Longer than the end of a process takes to be believed.
+    EXPECT_FALSE(zero_->receive(1, {1, 1}, clock_.now() + kMs * 600));
+    proxy_->swallow(false);
+    const auto at_zero = zero_->receive(1, {1, 1}, soon());
+    ASSERT_TRUE(at_zero) << at_zero.error().text();
+    const auto at_one = one_->receive(0, {1, 1}, soon());
+    ASSERT_TRUE(at_one) << at_one.error().text();
+  }
+  // A connection that lasted (recovery.h), and then ends with its process.
+  EXPECT_FALSE(zero_->receive(1, {1, 1}, clock_.now() + kMs * 2'100));
+  one_.reset();
+  const auto ended = zero_->receive(1, {1, 1}, soon());
+  EXPECT_THAT(ended.error().message, HasSubstr("lost rank 1: it had no connection for 3"));
+}
+
+// One that is stopped for a while, as by SIGSTOP, hears nothing and says nothing. It did not hang
+// up, and is hung up on only when it says something again; then it calls at once.
+TEST_F(EndpointResumeTest, ASilentConnectionIsHungUpOnWhenItSpeaks) {
+  Endpoint::Options listener = options(0);
+  listener.ended_max = kMs * 300;
+  zero_ = endpoint(listener);
+  RawPeer one(zero_->port());
+  one.say(link::hello_frame(identity(1), 0, {.attempt = 1}, {.grace = kMs * 60'000}));
+  EXPECT_EQ(one.hear(), link::FrameKind::kHello);
+  ASSERT_TRUE(zero_->await_peer(1, {}, soon()));
+  until([&] { return statistics(*zero_).losses == 1; });
+  EXPECT_FALSE(zero_->receive(1, {1, 1}, clock_.now() + kMs * 600));
+  one.say(link::ping_frame(identity(1)));
+  until([&] { return one.hung_up(); });
+  RawPeer again(zero_->port());
+  again.say(link::hello_frame(identity(1), 0, {.attempt = 1, .round = 1}, {.grace = kMs * 60'000}));
+  EXPECT_EQ(again.hear(), link::FrameKind::kHello);
+  again.say(data_frame({1, 1}, "again", 5));
+  const auto came = zero_->receive(1, {1, 1}, soon());
+  EXPECT_TRUE(came) << came.error().text();
+}
+
 // One side alone cannot go on.
 TEST_F(EndpointResumeTest, WithoutAGraceOnBothSidesALostConnectionIsALostLink) {
   zero_ = endpoint(options(0));
