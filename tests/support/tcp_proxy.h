@@ -40,6 +40,12 @@ class TcpProxy {
   void lead_to(uint16_t port) { to_ = port; }
   // Nothing gets through, in no direction, and nobody is told. New calls wait.
   void swallow(bool on) { swallows_ = on; }
+  // Of so many calls from now on, a bit of the first bytes that come from who called, or that come back,
+  // is another when it arrives.
+  void damage(int calls, bool what_comes_back) {
+    damages_back_ = what_comes_back;
+    damages_ = calls;
+  }
   // One connection, counted from the oldest; false: there are not as many.
   bool reset(size_t which) {
     const std::lock_guard lock(mutex_);
@@ -61,6 +67,7 @@ class TcpProxy {
     std::array<std::vector<char>, 2> waiting;  // for that socket
     std::array<bool, 2> over{};                // nothing more comes from that socket
     bool broken = false;
+    bool damaged = false;
     ~Call() {
       const linger now{.l_onoff = 1, .l_linger = 0};
       for (const int fd : sockets) {
@@ -113,6 +120,11 @@ class TcpProxy {
       if (waiting.empty() && !call.over[from]) {
         std::array<char, 65536> some;
         const ssize_t got = ::recv(call.sockets[from], some.data(), some.size(), 0);
+        if (got > 0 && from == (damages_back_ ? 1u : 0u) && !call.damaged && damages_ > 0) {
+          some[static_cast<size_t>(got) / 2] ^= 4;
+          call.damaged = true;
+          --damages_;
+        }
         if (got > 0) waiting.assign(some.begin(), some.begin() + got);
         if (got == 0) call.over[from] = true;
         if (got == 0) ::shutdown(call.sockets[1 - from], SHUT_WR);
@@ -138,6 +150,8 @@ class TcpProxy {
   std::atomic<bool> swallows_ = false;
   std::atomic<uint64_t> passed_ = 0;
   std::atomic<size_t> accepted_ = 0;
+  std::atomic<int> damages_ = 0;
+  std::atomic<bool> damages_back_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Call>> calls_;
   std::thread thread_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "perform/trust/secure_stream.h"
 
 namespace tombolo::link {
 namespace {
@@ -50,21 +51,23 @@ FrameHeader parse(std::span<const std::byte> in) {
           .departed = {static_cast<int64_t>(get<uint64_t>(in, 80))}};
 }
 
+auto corrupt(const std::string& what) {
+  return failed(fmt::format("corrupt frame: {}; {}", what, trust::kDamagedOnTheWay));
+}
+
 // Everything that can be known from the header alone.
 Status check(std::span<const std::byte> in, const FrameHeader& header, uint32_t payload_max) {
   if (header.kind < FrameKind::kHello || header.kind > FrameKind::kPing)
-    return failed(fmt::format("corrupt frame: unknown kind {}", static_cast<int>(header.kind)));
-  if (in[7] != std::byte{0} || get<uint32_t>(in, 68) != 0)
-    return failed("corrupt frame: reserved bits are set");
+    return corrupt(fmt::format("unknown kind {}", static_cast<int>(header.kind)));
+  if (in[7] != std::byte{0} || get<uint32_t>(in, 68) != 0) return corrupt("reserved bits are set");
   if (header.length > payload_max)
     return failed(
         fmt::format("frame of {} bytes where at most {} are allowed", header.length, payload_max));
   if (header.offset > header.total || header.length > header.total - header.offset)
-    return failed(fmt::format("corrupt frame: {} bytes at offset {} of a message of {} bytes",
-                              header.length, header.offset, header.total));
+    return corrupt(fmt::format("{} bytes at offset {} of a message of {} bytes", header.length,
+                               header.offset, header.total));
   if (header.start.ns < 0 || header.departed < header.start || header.departed.ns > kStampMax)
-    return failed(
-        fmt::format("corrupt frame: stamps {} and {} ns", header.start.ns, header.departed.ns));
+    return corrupt(fmt::format("stamps {} and {} ns", header.start.ns, header.departed.ns));
   return {};
 }
 
@@ -148,7 +151,7 @@ Result<std::optional<Frame>> FrameDecoder::decode() {
   if (in.size() - kHeaderBytes < header.length) return std::nullopt;
   const auto payload = in.subspan(kHeaderBytes, header.length);
   if (get<uint64_t>(in, kChecksumAt) != checksum(in, payload))
-    return failed("corrupt frame: its checksum does not match its bytes");
+    return corrupt("its checksum does not match its bytes");
   begin_ += kHeaderBytes + header.length;
   return Frame{header, payload};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "perform/trust/secure_stream.h"
 
 namespace tombolo::link {
 namespace {
@@ -233,6 +234,9 @@ bool is_token_refusal(const Error& error) { return error.message.ends_with(kToke
 bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
 bool is_ending_refusal(const Error& error) { return error.message.ends_with(kEnds); }
 bool is_crowd_refusal(const Error& error) { return error.message.ends_with(kCrowd); }
+bool is_damage_refusal(const Error& error) {
+  return error.message.ends_with(trust::kDamagedOnTheWay);
+}
 bool is_crossing_refusal(const Error& error) { return error.message.ends_with(kCrossing); }
 bool is_restart_refusal(const Error& error) { return error.message.ends_with(kRestarted); }
 

@@ -147,12 +147,14 @@ class Gathering {
 
 // Refusals that a dialer can do something about: it has another token than the listener (an old
 // one, perhaps); somebody else is this rank already; the listener ends, and another may come after
-// it; too many knock at once, and it may try again; the process that it means to go on with is
-// gone, and another has its place.
+// it; too many knock at once, and it may try again; one of them could not read what the other said,
+// which says nothing about who it is; the process that it means to go on with is gone, and another
+// has its place.
 bool is_token_refusal(const Error& error);
 bool is_duplicate_refusal(const Error& error);
 bool is_ending_refusal(const Error& error);
 bool is_crowd_refusal(const Error& error);
+bool is_damage_refusal(const Error& error);
 bool is_restart_refusal(const Error& error);
 // It calls the dialer itself: one of the two is about to be told not to.
 bool is_crossing_refusal(const Error& error);

@@ -183,7 +183,7 @@ class Driver final : public Endpoint {
   void call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline);
   void uncall(Peer& p, const Error& error);
   std::string reason_of_abort() const;
-  bool call_again_later(Lock& lock, Peer& p, SimTime deadline);
+  bool call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime deadline);
   Error unlinked(int32_t rank, const Peer& p, const std::optional<tcp::endpoint>& dial) const;
   void stop();
 

@@ -137,14 +137,16 @@ void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
   recover(rank);
 }
 
-// Who hung up or has too many callers may answer the next time; who says no means it.
+// Who hung up, has too many callers or could not be read may answer the next time; who says no means
+// it.
 void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
   const int32_t rank = std::max(c->dialed, c->meets);
   if (link::is_restart_refusal(error)) {
     shut(c);
     return end_link(rank, lost(rank, "it was started again"));
   }
-  if (error.code == ErrorCode::kLostPeer || link::is_crowd_refusal(error))
+  if (error.code == ErrorCode::kLostPeer || link::is_crowd_refusal(error) ||
+      link::is_damage_refusal(error))
     return call_failed(c, error.message);
   shut(c);
   end_link(rank, lost(rank, "it does not go on with the link: " + error.message));

@@ -136,10 +136,11 @@ Status Driver::link(int32_t rank, const link::LinkShape& shape, std::optional<tc
   p.shape = shape;
   p.through = through;
   p.link.set_shape(shape);
+  const SimTime readable_by = clock_.now() + options_.handshake_max;
   do {
     if (dial) call(rank, p, *dial, deadline);
     while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
-  } while (dial && call_again_later(lock, p, deadline));
+  } while (dial && call_again_later(lock, p, readable_by, deadline));
   if (p.up) {
     asio::post(io_, [this, rank] { prepare(rank); });
     return {};
@@ -169,9 +170,12 @@ void Driver::uncall(Peer& p, const Error& error) {
   });
 }
 
-// The other side has too many callers: that is no answer. True: now is the time to try again.
-bool Driver::call_again_later(Lock& lock, Peer& p, SimTime deadline) {
-  if (p.up || aborted_ || !p.unreachable || !link::is_crowd_refusal(*p.unreachable)) return false;
+// The other side has too many callers, or a packet of the handshake was damaged: that is no answer.
+// Where nothing can be read for long it is no accident. True: now is the time to try again.
+bool Driver::call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime deadline) {
+  if (p.up || aborted_ || !p.unreachable) return false;
+  const bool damaged = link::is_damage_refusal(*p.unreachable) && clock_.now() < readable_by;
+  if (!damaged && !link::is_crowd_refusal(*p.unreachable)) return false;
   uncall(p, *p.unreachable);
   // Where many were refused together they shall not come back together.
   const SimDuration pause{50'000'000 + static_cast<int64_t>(attempt_now() % 100'000'000)};

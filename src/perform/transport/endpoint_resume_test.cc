@@ -139,6 +139,35 @@ TEST_F(EndpointResumeTest, EncryptedConnectionsAreReset) {
   talk_through([&](int i) { i % 2 == 0 ? void(proxy_->reset(1)) : proxy_->reset_all(); }, 4);
 }
 
+// Past TCP's checksum, in what nobody would retransmit: the first bytes that either side says. It is no
+// answer, neither to the first call nor to one that is made again.
+TEST_F(EndpointResumeTest, ADamagedHandshakeIsDialedAgain) {
+  const auto now = trust::wall_time();
+  const trust::Authority authority = *trust::Authority::create(now);
+  for (const bool encrypted : {false, true}) {
+    for (const bool what_comes_back : {false, true}) {
+      Endpoint::Options zero = options(0), one = options(1);
+      zero.handshake_max = one.handshake_max = kMs * 30'000;
+      if (encrypted) {
+        zero.credentials = *authority.issue("paris", trust::host_validity(now));
+        one.credentials = *authority.issue("lima", trust::host_validity(now));
+      }
+      zero_ = endpoint(zero);
+      proxy_ = std::make_unique<TcpProxy>(zero_->port());
+      one_ = endpoint(one);
+      proxy_->damage(4, what_comes_back);
+      link(*zero_, 0, *one_, 1, {.connections = 2}, proxy_->port());
+      EXPECT_GE(proxy_->accepted(), 4u);
+      proxy_->damage(4, what_comes_back);
+      proxy_->reset_all();
+      ASSERT_TRUE(one_->send(0, {1, 1}, noise(1000, 1)));
+      const auto came = zero_->receive(1, {1, 1}, soon());
+      ASSERT_TRUE(came) << came.error().text();
+      part();
+    }
+  }
+}
+
 // Two that can only call out: both call the door again.
 TEST_F(EndpointResumeTest, ASplicedLinkGoesOn) {
   const auto door = *SpliceDoor::open({.token = link::kToken, .ranks = 3});

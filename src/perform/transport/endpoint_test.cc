@@ -301,7 +301,8 @@ TEST_F(EndpointTest, ACorruptByteLosesThePeerButNotWhatCameBefore) {
   ASSERT_FALSE(received);
   EXPECT_EQ(received.error().code, ErrorCode::kLostPeer);
   EXPECT_EQ(received.error().message,
-            "lost rank 1: corrupt frame: its checksum does not match its bytes");
+            "lost rank 1: corrupt frame: its checksum does not match its bytes; it was damaged on "
+            "the way, perhaps");
   EXPECT_EQ(zero->receive(1, {1, 1}, soon())->payload.size(), 5u);
   EXPECT_FALSE(one.hear());  // hung up on
 }

@@ -281,13 +281,32 @@ Result<size_t> SecureStream::open(std::span<std::byte> to) {
 
 namespace {
 
+// Alerts about bytes, not about who sent them.
+bool says_damage(int alert) {
+  switch (alert) {
+    case SSL_AD_UNEXPECTED_MESSAGE:
+    case SSL_AD_BAD_RECORD_MAC:
+    case SSL_AD_RECORD_OVERFLOW:
+    case SSL_AD_HANDSHAKE_FAILURE:
+    case SSL_AD_ILLEGAL_PARAMETER:
+    case SSL_AD_DECODE_ERROR:
+    case SSL_AD_DECRYPT_ERROR:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What a failed handshake, or a record that nobody could have sent, means to people.
 Error in_words(unsigned long code) {
   const auto error = [](std::string words, std::string hint = {}) {
     return Error{ErrorCode::kFailed, std::move(words), {}, std::move(hint)};
   };
   const int reason = ERR_GET_REASON(code);
-  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return error("its TLS connection is broken");
+  const auto damaged = [&](const std::string& words) {
+    return error(fmt::format("{}; {}", words, kDamagedOnTheWay));
+  };
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return damaged("its TLS connection is broken");
   switch (reason) {
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
       return error("it has no certificate");
@@ -306,12 +325,15 @@ Error in_words(unsigned long code) {
     default:
       break;
   }
-  if (reason > SSL_AD_REASON_OFFSET)
-    return error(fmt::format("it refused this host: {}",
-                             SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET)),
+  if (reason > SSL_AD_REASON_OFFSET) {
+    const int alert = reason - SSL_AD_REASON_OFFSET;
+    const char* said = SSL_alert_desc_string_long(alert);
+    if (says_damage(alert)) return damaged(fmt::format("it could not read this host: {}", said));
+    return error(fmt::format("it refused this host: {}", said),
                  "looking at what it logged; tombolo init makes certificates");
+  }
   const char* words = ERR_reason_error_string(code);
-  return error(fmt::format("its TLS is broken: {}", words ? words : "unknown reason"));
+  return damaged(fmt::format("its TLS is broken: {}", words ? words : "unknown reason"));
 }
 
 }  // namespace

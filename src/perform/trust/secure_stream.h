@@ -24,11 +24,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perform/trust/credentials.h"
 
 namespace tombolo::trust {
+
+// How errors end that say nothing about who is there: a packet of a handshake came damaged past TCP's
+// checksum, here or on the other side. Another call may go better (link/handshake.h).
+inline constexpr std::string_view kDamagedOnTheWay = "it was damaged on the way, perhaps";
 
 // What all connections of one host share. Immutable; may be used by several threads.
 class SecureContext {
