@@ -8,8 +8,9 @@ import subprocess
 import time
 import unittest
 
-from program import BUILD, GUARD_S, TWO_EMULATED, Case
+from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
 from recovery_test import children
+from training_test import tiny
 
 JOB = TWO_EMULATED.replace("steps = 4", "steps = 40\nevaluate_every = 4") + """
 [checkpoint]
@@ -107,21 +108,58 @@ class Board(Case):
                 self.assertAlmostEqual(shown[line["step"]][f"emulated/{name}"], value, delta=1e-6 * abs(value))
         self.assertTrue(all(float(row["tokens_per_s"]) > 0 and 0 < float(row["wan_wait_share"]) < 1 for row in rows), rows)
 
-    def test_a_run_that_loses_a_worker_and_one_that_goes_on(self):
-        self.write("job.toml", JOB)
+    def start(self, *words):
+        """A run of job.toml that has a few rows; it and the command."""
         command = [str(BUILD / "tombolo"), "train", "job.toml", "--board", "board"]
-        with open(self.folder / "errors", "w") as errors:
-            training = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors)
+        with open(self.folder / "errors", "w") as errors, open(self.folder / "answer", "w") as answer:
+            training = subprocess.Popen([*command, *words], cwd=self.folder, stdout=answer, stderr=errors)
         self.addCleanup(training.kill)
         guard = time.monotonic() + GUARD_S
         while not (self.folder / "board" / "steps.csv").exists() or len(self.rows()) < 5:
             self.assertLess(time.monotonic(), guard)
             self.assertIsNone(training.poll(), (self.folder / "errors").read_text())
             time.sleep(0.02)
-        launcher = children(training.pid)[0]
-        os.kill(children(launcher)[0], signal.SIGKILL)
+        return training, command
+
+    def finish(self, training):
         self.assertEqual(training.wait(GUARD_S), 0, (self.folder / "errors").read_text())
         self.assertIn("starting again", (self.folder / "errors").read_text())
+
+    def test_a_launcher_that_is_killed_leaves_no_hole(self):
+        """Its workers go on until they miss it, and the next launcher goes on from where they stopped."""
+        self.write("job.toml", JOB.replace("steps = 40", "steps = 160"))
+        training, _ = self.start("--keep-state")
+        os.kill(children(training.pid)[0], signal.SIGKILL)
+        self.finish(training)
+        self.check(160)
+        self.assertEqual([path.name for path in (self.folder / "run").glob("*-rank-*")], [])
+        self.assertFalse((self.folder / "run" / "journal-losses.jsonl").exists())
+
+    @needs_torch
+    def test_losses_of_all_launchers_are_in_the_trace(self):
+        self.write("job.toml", tiny(2, steps=400, every=20))
+        training, _ = self.start("--keep-state", "--json")
+        for _ in range(2):
+            done = len(self.rows())
+            guard = time.monotonic() + GUARD_S
+            while len(self.rows()) < done + 5 and training.poll() is None:
+                self.assertLess(time.monotonic(), guard)
+                time.sleep(0.02)
+            for launcher in children(training.pid):
+                os.kill(launcher, signal.SIGKILL)
+        self.finish(training)
+        losses = {int(row["step"]): float(row["loss"]) for row in self.rows()}
+        self.assertEqual(list(losses), list(range(1, 401)))
+        self.assertEqual(self.records(self.folder / "run" / "trace.jsonl", "loss"), losses)
+        answer = json.loads((self.folder / "answer").read_text())
+        self.assertEqual((answer["first_loss"], answer["final_loss"]), (losses[1], losses[400]))
+
+    def test_a_run_that_loses_a_worker_and_one_that_goes_on(self):
+        self.write("job.toml", JOB)
+        training, command = self.start()
+        launcher = children(training.pid)[0]
+        os.kill(children(launcher)[0], signal.SIGKILL)
+        self.finish(training)
         self.check(40)
         subprocess.run([*command, "--resume", "--steps", "44"], cwd=self.folder, check=True, capture_output=True)
         self.check(44)

@@ -276,6 +276,12 @@ void describe(Archive& a, EvaluationReport& m) {
 }
 
 template <class Archive>
+void describe(Archive& a, Recorded& m) {
+  a.required("step", m.step);
+  a.check(m.step >= 0, "step", "must not be negative");
+}
+
+template <class Archive>
 void describe(Archive& a, Stop& m) {
   a.required("reason", m.reason);
   a.optional("again", m.again);

@@ -2,7 +2,7 @@
 //
 //   rank     -> launcher   hello, inventory, unreached*, ready, progress*, evaluation*, shard*,
 //                          committed*, missed*, links*, finished | failure
-//   launcher -> rank       survey, start, meet*, go, commit*, drop*, retire*, over | stop
+//   launcher -> rank       survey, start, meet*, go, recorded*, commit*, drop*, retire*, over | stop
 //
 //   a spare  -> launcher   waiting;   launcher -> a spare   seat | over | stop
 //
@@ -98,6 +98,12 @@ struct EvaluationReport {
   static constexpr const char* kKind = "evaluation";
   stage::Evaluation evaluation;
 };
+// Up to this step all that ranks report is recorded: what a rank says after a loss of the launcher
+// begins after it (unrecorded_reports.h).
+struct Recorded {
+  static constexpr const char* kKind = "recorded";
+  int64_t step = 0;
+};
 // How my links are doing, and what my threads; every second or so. Now and then, with which
 // certificate my host would connect.
 struct LinksReport {
@@ -126,7 +132,7 @@ using ControlMessage =
                  EvaluationReport, state::ShardReport, state::Commit, state::Committed,
                  state::Retire, state::FileRequest, state::FilePiece, LinksReport, state::Finished,
                  state::Failure, state::Over, Stop, BeatReport, LeaseGrant, Unreached, Meet,
-                 Waiting, VacantRank, state::Missed, state::Drop>;
+                 Waiting, VacantRank, state::Missed, state::Drop, Recorded>;
 
 // What is said about files, as one of them.
 ControlMessage control_message(const state::StateMessage& message);

@@ -32,7 +32,7 @@
 
 namespace tombolo::link {
 
-constexpr uint16_t kProtocolVersion = 4;
+constexpr uint16_t kProtocolVersion = 5;
 constexpr size_t kHeaderBytes = 96;
 constexpr uint32_t kFramePayloadMax = 256 * 1024;
 constexpr uint64_t kUnlimited = UINT64_MAX;  // bytes

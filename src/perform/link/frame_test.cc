@@ -58,7 +58,7 @@ std::string error_of(std::span<const std::byte> stream) {
 
 TEST(Frame, FieldsLieWhereTheHeaderSaysLittleEndian) {
   const EncodedHeader head = encode_header(kHeader, bytes("hello"));
-  EXPECT_EQ(std::memcmp(head.data(), "TMBO\x04\x00\x02\x00", 8), 0);      // magic, version 4, data
+  EXPECT_EQ(std::memcmp(head.data(), "TMBO\x05\x00\x02\x00", 8), 0);      // magic, version 5, data
   EXPECT_EQ(head[8], std::byte{2});                                       // sender
   EXPECT_EQ(head[12], std::byte{5});                                      // epoch
   for (int i = 0; i < 8; ++i) EXPECT_EQ(head[16 + i], std::byte(8 - i));  // iteration
@@ -106,7 +106,7 @@ TEST(Frame, EveryChangedBitIsNoticed) {
 TEST(Frame, AVersionMismatchNamesBoth) {
   auto stream = encode_frame(kHeader, bytes("hello"));
   stream[4] = std::byte{9};
-  EXPECT_THAT(error_of(std::span(stream).first(6)), HasSubstr("version 9, this program version 4"));
+  EXPECT_THAT(error_of(std::span(stream).first(6)), HasSubstr("version 9, this program version 5"));
 }
 
 TEST(Frame, GarbageIsQuotedWithoutItsControlBytes) {

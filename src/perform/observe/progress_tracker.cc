@@ -97,6 +97,21 @@ Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
   if (open.reports < ranks_) return std::nullopt;
 
   TRY(compare_replicas(report.iteration, open));
+  const Progress progress = complete(report.iteration, open);
+  open_.erase(it);
+  return progress;
+}
+
+std::vector<Progress> ProgressTracker::without_the_rest() {
+  std::vector<Progress> out;
+  for (const auto& [iteration, open] : std::exchange(open_, {})) {
+    if (open.losses.size() == static_cast<size_t>(plan_.replicas()))
+      out.push_back(complete(iteration, open));
+  }
+  return out;
+}
+
+Progress ProgressTracker::complete(int64_t iteration, const Open& open) {
   std::map<int32_t, Weighted> losses;
   for (const auto& [owner, each] : open.losses)
     losses[owner] = {each, share_of_batch(plan_, owner)};
@@ -107,9 +122,9 @@ Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
   last_end_ = open.end;
   if (!first_loss_) first_loss_ = loss;
   final_loss_ = loss;
-  steps_done_ = report.iteration;
-  const Progress progress{
-      .step = report.iteration,
+  steps_done_ = iteration;
+  return {
+      .step = iteration,
       .steps = steps_,
       .loss = loss,
       .evaluation_loss = evaluation_loss_,
@@ -118,11 +133,9 @@ Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
       .update_skipped = open.update_skipped,
       .tokens_per_s = per_second(tokens_, duration),
       .iteration = seconds(duration),
-      .remaining = *usual_ * static_cast<double>(steps_ - report.iteration),
+      .remaining = *usual_ * static_cast<double>(steps_ - iteration),
       .wan_wait_share = seconds(open.wan_wait).value /
                         (std::max(seconds(duration).value, 1e-9) * static_cast<double>(ranks_))};
-  open_.erase(it);
-  return progress;
 }
 
 Status ProgressTracker::compare_replicas(int64_t iteration, const Open& open) const {

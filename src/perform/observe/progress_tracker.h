@@ -64,6 +64,8 @@ class ProgressTracker {
   // replicas of a stage hold different weights.
   Result<std::optional<Progress>> add(int32_t rank, const stage::IterationReport& report);
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
+  // Of iterations that some ranks have not reported, and will not: those whose loss is known.
+  std::vector<Progress> without_the_rest();
 
   int64_t steps_done() const { return steps_done_; }
   // The median, without the warm-up (trace::warmup_of); nothing before there is one.
@@ -82,6 +84,7 @@ class ProgressTracker {
     std::map<int32_t, std::string> digests;  // by rank
   };
   void check_rank(int32_t rank) const;
+  Progress complete(int64_t iteration, const Open& open);
   Status compare_replicas(int64_t iteration, const Open& open) const;
   SimDuration duration_of(const Open& open) const;
   Seconds median() const;

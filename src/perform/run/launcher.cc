@@ -18,6 +18,7 @@
 #include "perform/observe/certificate_watch.h"
 #include "perform/observe/progress_watch.h"
 #include "perform/observe/silence_watch.h"
+#include "perform/observe/step_record.h"
 #include "perform/run/child_process.h"
 #include "perform/run/rank_session.h"
 #include "perform/run/takeover_shutdown.h"
@@ -40,13 +41,13 @@ constexpr SimDuration kSayWaitsAfter{1'000'000'000};
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
 constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
 constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
+constexpr SimDuration kRecordedEvery{2'000'000'000};  // ranks hear what they need not report again
 constexpr int kLackingMax = 6;  // gatherings that wait for a host which alone has some of the state
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
-  std::string why;                   // there is another; empty: this is the first
-  std::map<int64_t, double> losses;  // by iteration
-  int lacking = 0;                   // gatherings in a row in which no host had the state
+  std::string why;  // there is another; empty: this is the first
+  int lacking = 0;  // gatherings in a row in which no host had the state
   observe::CertificateWatch certificates = {};
   // A rank found the checkpoint of this step damaged, and no newer one was written since.
   int64_t damaged = INT64_MAX;
@@ -108,16 +109,16 @@ Result<state::CheckpointLock> lock_checkpoints(const plan::Plan& plan, const Lau
 class Launch {
  public:
   Launch(const plan::Plan& plan, const LaunchOptions& options, join::Membership& membership,
-         Past past, Threads& clock, std::function<Status()> begin)
+         observe::StepRecord& record, Past past, Threads& clock, std::function<Status()> begin)
       : plan_(plan),
         options_(options),
         begin_(std::move(begin)),
         membership_(membership),
+        record_(record),
         past_(std::move(past)),
         goes_on_(!past_.why.empty()),
         clock_(clock),
         ranks_(plan.ranks.size()),
-        losses_(past_.losses),
         damaged_(past_.damaged),
         certificates_(past_.certificates) {}
 
@@ -130,10 +131,6 @@ class Launch {
   bool fell_back() const { return damage_.has_value(); }
   int64_t damaged() const { return damaged_; }
   const observe::CertificateWatch& certificates() const { return certificates_; }
-  const std::map<int64_t, double>& losses() const { return losses_; }
-  std::optional<double> first_loss() const {
-    return book_ ? book_->summary().first_loss : std::nullopt;
-  }
 
  private:
   // One per rank.
@@ -168,6 +165,9 @@ class Launch {
   Status handle(int32_t rank, const state::Inventory& message);
   Status handle(int32_t rank, const join::Ready&);
   Status handle(int32_t rank, const join::ProgressReport& message);
+  void take_past(int32_t rank, const stage::IterationReport& report);
+  void record(const observe::Progress& progress);
+  void tell_recorded();
   Status handle(int32_t rank, const join::EvaluationReport& message);
   Status handle(int32_t rank, const state::ShardReport& message);
   Status handle(int32_t rank, const state::Committed& message);
@@ -214,6 +214,7 @@ class Launch {
   const LaunchOptions& options_;
   const std::function<Status()> begin_;
   join::Membership& membership_;
+  observe::StepRecord& record_;
   const Past past_;
   const bool goes_on_;
   Threads& clock_;
@@ -230,7 +231,6 @@ class Launch {
   int64_t first_iteration_ = 1;
   std::optional<state::FoundCheckpoint> checkpoint_;  // the newest in this host's folder
   std::optional<state::CheckpointCoordinator> desk_;  // from when all have come
-  std::map<int64_t, double> losses_;                  // by iteration
   std::optional<Error> damage_;  // a rank found a checkpoint damaged, and there is an older one
   int64_t damaged_;              // as in Past
   observe::CertificateWatch certificates_;
@@ -242,6 +242,11 @@ class Launch {
   std::optional<Culprit> culprit_;
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<observe::ProgressTracker> book_;
+  // Steps before the first one that were not recorded when a launcher was lost; from the start
+  // message to the first step.
+  std::unique_ptr<observe::ProgressTracker> past_book_;
+  bool records_ = true;  // nothing was wrong with the file
+  SimTime recorded_told_;
   std::vector<Slot> slots_;
   std::optional<Trouble> trouble_;
   std::optional<join::DialAttempts> dialling_;  // from the start message on
@@ -637,6 +642,7 @@ Status Launch::begin_if_known() {
   first_iteration_ = beginning->first_iteration;
   checkpoint_ = desk_->checkpoint();
   book_ = std::make_unique<observe::ProgressTracker>(plan_, first_iteration_);
+  if (goes_on_) past_book_ = std::make_unique<observe::ProgressTracker>(plan_, record_.last() + 1);
   if (goes_on_ && options_.on_note) options_.on_note(beginning_note(*beginning));
   join::Start start{.plan = plan::to_value(plan_),
                     .epoch = static_cast<int64_t>(membership_.epoch()),
@@ -735,25 +741,62 @@ Status Launch::go_if_ready() {
   for (const Slot& slot : slots_) {
     if (!slot.ready) return {};
   }
+  if (past_book_) {
+    // A rank that was lost with what it had to report keeps nothing from the others.
+    for (const observe::Progress& progress : past_book_->without_the_rest()) record(progress);
+    past_book_.reset();
+  }
   cpu_ = stage::CpuMeter();
   advance(RunPhase::kPerforming);
   return tell_all(join::Go{clock_.now().ns});
 }
 
 Status Launch::handle(int32_t rank, const join::ProgressReport& message) {
+  if (message.report.iteration < first_iteration_) {
+    take_past(rank, message.report);
+    return {};
+  }
   const auto progress = TRY(book_->add(rank, message.report));
   if (progress) {
     cpu_busy_ = cpu_.busy();
     membership_.stepped(progress->step);
-    if (progress->loss) losses_[progress->step] = *progress->loss;
   }
   if (options_.telemetry) options_.telemetry->add(rank, message.report);
-  if (progress && options_.telemetry) options_.telemetry->add(*progress);
-  if (progress && options_.on_progress) options_.on_progress(*progress);
+  if (!progress) return {};
+  if (options_.telemetry) options_.telemetry->add(*progress);
+  record(*progress);
+  tell_recorded();
   return {};
 }
 
+// What it said to a launcher before, which may have been lost with it. Replicas are compared at the
+// steps to come.
+void Launch::take_past(int32_t rank, const stage::IterationReport& report) {
+  if (!past_book_ || report.iteration <= record_.last()) return;
+  const auto progress = past_book_->add(rank, report);
+  if (progress && *progress) record(**progress);
+}
+
+// For people and dashboards first: what is recorded is not told again.
+void Launch::record(const observe::Progress& progress) {
+  if (options_.on_progress) options_.on_progress(progress);
+  const Status recorded = record_.add(progress.step, progress.loss);
+  if (recorded || !std::exchange(records_, false) || !options_.on_note) return;
+  options_.on_note(recorded.error().text() +
+                   "\n  training goes on; if this launcher is killed, losses are missing");
+}
+
+void Launch::tell_recorded() {
+  if (!records_ || clock_.now() < recorded_told_ + kRecordedEvery) return;
+  recorded_told_ = clock_.now();
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    // Who is gone is about to be missed.
+    static_cast<void>(workers_->tell(static_cast<int32_t>(rank), join::Recorded{record_.last()}));
+  }
+}
+
 Status Launch::handle(int32_t rank, const join::EvaluationReport& message) {
+  if (past_book_) past_book_->add_evaluation(rank, message.evaluation);
   book_->add_evaluation(rank, message.evaluation);
   return {};
 }
@@ -936,7 +979,7 @@ Result<observe::RunSummary> Launch::conclude() {
   summary.trace = observe::merge_parts(plan_, std::move(parts), options_.command, options_.version);
   // Of the iterations before, the losses are all that is left.
   const int32_t last = plan_.rank_of(static_cast<int32_t>(plan_.stages.size()) - 1, 0);
-  for (const auto& [iteration, loss] : losses_) {
+  for (const auto& [iteration, loss] : record_.losses()) {
     if (iteration >= first_iteration_) break;
     summary.trace.records.push_back({"loss", iteration, last, {}, loss});
   }
@@ -990,7 +1033,10 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   if (past.why.empty()) state::remove_kept(options.output);
   if (const auto own = join::certificate_of(options.security))
     note_expiry(past.certificates, *own, options.on_note);
-  std::optional<double> first_loss;
+  observe::StepRecord record;
+  if (lasting)
+    record = TRY(
+        observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
     // What could not be written down is left as it was: the next launcher goes on from there.
@@ -999,6 +1045,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     state::remove_kept(options.output);
     std::error_code ec;
     if (lasting) std::filesystem::remove(join::Membership::journal_path(options.output), ec);
+    record.remove();
     return summary;
   };
   bool begun = false;
@@ -1007,12 +1054,11 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     return options.on_begin();
   };
   while (true) {
-    Launch run(plan, options, *membership, past, clock, begin);
+    Launch run(plan, options, *membership, record, past, clock, begin);
     Result<observe::RunSummary> summary = run.run();
-    if (!first_loss) first_loss = run.first_loss();
     if (summary) {
       summary->restarts = restarts;
-      summary->first_loss = first_loss;
+      summary->first_loss = record.first_loss();
       return end(std::move(summary));
     }
     if (!run.goes_on_again()) return end(std::move(summary));
@@ -1023,7 +1069,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
       options.on_note(why + "; waiting for all again");
     // What was lost at first says more than who did not come again.
     const bool still_lacks = lacks_state || (past.lacking > 0 && !run.all_had_come());
-    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses(),
+    past = {run.all_had_come() || past.why.empty() ? why : past.why,
             still_lacks ? past.lacking + 1 : 0, run.certificates(), run.damaged()};
   }
 }

@@ -22,6 +22,7 @@
 #include "perform/join/job_terms.h"
 #include "perform/join/listen_address.h"
 #include "perform/join/rendezvous.h"
+#include "perform/join/unrecorded_reports.h"
 #include "perform/kernels/neighbours.h"
 #include "perform/run/neighbour_links.h"
 #include "perform/run/worker_placement.h"
@@ -102,6 +103,8 @@ class RankSession {
   Result<std::unique_ptr<Assignment>> prepare(const KernelsFactory& make_kernels);
   Status carry_out(Assignment& assignment);
   Status perform_all(Assignment& assignment);
+  Status tell_unrecorded();
+  Status report(int64_t step, const join::ControlMessage& message);
   void leave_state();
   Status link_neighbours(const plan::Plan& plan);
   void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
@@ -154,6 +157,7 @@ class RankSession {
   std::unique_ptr<Thread> reporter_;          // from when all links are up
   std::unique_ptr<stage::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
+  join::UnrecordedReports unrecorded_;
 
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_ = clock_.signal();
@@ -475,6 +479,7 @@ Result<std::unique_ptr<RankSession::Assignment>> RankSession::prepare(
     return failed("the launcher did not say where checkpoints go");
   const std::string self = plan::rank_name(out->plan, options_.rank);
   TRY(during(keeper_->prepare(takes_checkpoints), "preparing the folders of " + self));
+  TRY(tell_unrecorded());
   out->kernels = TRY(during(make_kernels(out->plan, options_.rank), "loading " + self));
   if (out->plan.run.threads == 0 && options_.log) {
     const int64_t threads = out->kernels->threads();
@@ -512,6 +517,24 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   std::lock_guard lock(leave_mutex_);
   kernels_ = nullptr;
   return status;
+}
+
+// What the process before reported to a launcher that was lost. In the first epoch of a run there was
+// none.
+Status RankSession::tell_unrecorded() {
+  const std::string path = join::UnrecordedReports::path(keeper_->places().output, options_.rank);
+  if (start_->epoch <= 1) {
+    unrecorded_.begin(path);
+    return {};
+  }
+  for (const join::ControlMessage& message : unrecorded_.take_over(path, start_->first_iteration))
+    TRY(say(message));
+  return {};
+}
+
+Status RankSession::report(int64_t step, const join::ControlMessage& message) {
+  unrecorded_.add(step, message);
+  return say(message);
 }
 
 Status RankSession::perform_all(Assignment& assignment) {
@@ -590,6 +613,7 @@ Status RankSession::write_trace(const trace::Trace& part) {
 
 // All is done: what is of no use to anybody goes.
 void RankSession::tidy_up() {
+  unrecorded_.forget();
   if (keeper_) keeper_->finish();
   std::error_code ec;
   const state::StatePlaces places =
@@ -605,8 +629,9 @@ void RankSession::tidy_up() {
 void RankSession::leave_state() {
   {
     std::lock_guard lock(mutex_);
-    if (known_ == Known::kTold) return;
+    if (known_ == Known::kTold) return unrecorded_.forget();
   }
+  unrecorded_.leave();
   std::lock_guard lock(leave_mutex_);
   if (!kernels_) return;
   const Status left = kept_->leave(*std::exchange(kernels_, nullptr));
@@ -722,8 +747,8 @@ stage::Hooks RankSession::hooks(const kernels::Kernels& kernels) {
       return {};
     };
   }
-  out.iteration = [this](const stage::IterationReport& report) {
-    return say(join::ProgressReport{report});
+  out.iteration = [this](const stage::IterationReport& done) {
+    return report(done.iteration, join::ProgressReport{done});
   };
   // What it cannot exchange the launcher hears of at once, for others wait for it.
   out.exchange_failed = [this](const Error& error) {
@@ -739,7 +764,7 @@ stage::Hooks RankSession::hooks(const kernels::Kernels& kernels) {
   };
   out.missed = [this](int64_t step, const Error& error) { return say(state::Missed{step, error}); };
   out.evaluation = [this](const stage::Evaluation& evaluation) {
-    return say(join::EvaluationReport{evaluation});
+    return report(evaluation.step, join::EvaluationReport{evaluation});
   };
   return out;
 }
@@ -768,6 +793,8 @@ void RankSession::listen() {
       origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
     }
     if (const auto* over = std::get_if<state::Over>(&*order)) over_ = *over;
+    if (const auto* recorded = std::get_if<join::Recorded>(&*order))
+      unrecorded_.recorded(recorded->step);
     changed_->notify_all();
   }
 }

@@ -44,7 +44,7 @@ TEST_F(EndpointTest, AnOversizedLengthIsRefused) {
 TEST_F(EndpointTest, AnotherVersionIsRefused) {
   auto hello = link::hello_frame(identity(1), 0);
   hello[4] = std::byte{0};
-  expect_refused(hello, "the peer speaks protocol version 0, this program version 4");
+  expect_refused(hello, "the peer speaks protocol version 0, this program version 5");
 }
 
 TEST_F(EndpointTest, DataBeforeAHelloIsRefused) {
