@@ -1,4 +1,4 @@
-"""Two hosts that join over a wire of their own: paths that are cut for a while, one way or both.
+"""Two hosts that join over a wire of their own: paths that are cut for a while, one way or both, and a host whose address changes.
 
 Each host is a network namespace with its own processes, started as people start ranks on several hosts, one by one.
 """
@@ -167,6 +167,15 @@ class TwoHosts(Case):
                 time.sleep(45)
             time.sleep(4)
         self.assertEqual(self.finish()["restarts"], 0, self.said())
+
+    def test_a_host_gets_another_address(self):
+        """As by DHCP, or a VPN: the rank finds the new one when it returns, and the run ends as it should."""
+        self.start("--grace", "4s")
+        self.on(1, "address", "del", "10.9.0.2/24", "dev", "wire")
+        self.on(1, "address", "add", "10.9.0.3/24", "dev", "wire")
+        answer = self.finish()
+        self.assertGreaterEqual(answer["restarts"], 1, self.said())
+        self.assertNotIn("another port", self.said())
 
 
 if __name__ == "__main__":

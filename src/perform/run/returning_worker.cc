@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
 constexpr SimDuration kTakeSeatMax{5'000'000'000};  // for a spare to take the seat it was given
+constexpr SimDuration kLooksForAddress{200'000'000};
 
 volatile sig_atomic_t worker_process = 0;
 volatile sig_atomic_t end_was_asked = 0;
@@ -51,8 +52,43 @@ bool comes_again(int status) {
          (WEXITSTATUS(status) == kComesAgain || WEXITSTATUS(status) == kComesAgainFromGathering);
 }
 
-Result<int> run_again(const WorkerStart& start, int status, Processes& processes) {
-  while (comes_again(status)) status = TRY(run_worker(start, processes));
+namespace {
+
+bool has_failed(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status);
+}
+
+// With the address that this host has now, as soon as it has one.
+Result<WorkerStart> at_address(WorkerStart start, Threads& threads) {
+  const SimTime deadline = threads.now() + start.join_max;
+  while (true) {
+    auto at = address_now(start);
+    if (!at && !asked_to_end() && threads.now() < deadline) {
+      threads.sleep_until(threads.now() + kLooksForAddress);
+      continue;
+    }
+    start.placement.at = TRY(std::move(at));
+    return start;
+  }
+}
+
+// How the worker ended. One that could not listen because the address went away begins again at the
+// next one.
+Result<int> run_at_address(const WorkerStart& start, Processes& processes, Threads& threads) {
+  while (true) {
+    const WorkerStart now = TRY(at_address(start, threads));
+    const int status = TRY(run_worker(now, processes));
+    const bool went_away =
+        start.wanted && !transport::is_address_of_this_host(now.placement.at.listen);
+    if (!has_failed(status) || !went_away || asked_to_end()) return status;
+  }
+}
+
+}  // namespace
+
+Result<int> run_again(const WorkerStart& start, int status, Processes& processes,
+                      Threads& threads) {
+  while (comes_again(status)) status = TRY(run_at_address(start, processes, threads));
   return status;
 }
 
@@ -63,26 +99,22 @@ WorkerStart patient(WorkerStart start, int64_t restarts) {
   return start;
 }
 
-bool has_failed(int status) {
-  return WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status);
-}
-
 bool ended_with(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
 
 // The worker in a seat that was given: how it ended. Nothing: somebody else sat there after all, or
 // does by now.
 Result<std::optional<int>> sit(const SpareOptions& waiting, int32_t rank, int64_t restarts,
-                               Processes& processes) {
+                               Processes& processes, Threads& threads) {
   WorkerStart first = waiting.start;
   first.rank = rank;
   first.child = first.returns = true;
   const WorkerStart later = patient(first, restarts);
   first.join_max = std::min(first.join_max, kTakeSeatMax);
-  int status = TRY(run_worker(first, processes));
+  int status = TRY(run_at_address(first, processes, threads));
   if (has_failed(status) && !waiting.asked_to_end()) return std::nullopt;
   // Where the epoch did not come about, another seat may have nobody else, and this one may.
   while (comes_again(status) && !ended_with(status, kComesAgainFromGathering))
-    status = TRY(run_worker(later, processes));
+    status = TRY(run_at_address(later, processes, threads));
   if (ended_with(status, kDisplaced) || comes_again(status)) return std::nullopt;
   return status;
 }
@@ -94,7 +126,7 @@ Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Proce
   while (true) {
     const auto rank = TRY(wait_for_seat(waiting, threads));
     if (!rank) return 0;
-    if (const auto status = TRY(sit(waiting, *rank, restarts, processes))) return *status;
+    if (const auto status = TRY(sit(waiting, *rank, restarts, processes, threads))) return *status;
   }
 }
 
@@ -105,8 +137,8 @@ Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& pr
   first.child = first.returns = true;
   const WorkerStart later = patient(first, restarts);
   first.join_max = first_patience(first);
-  int status = TRY(run_worker(first, processes));
-  status = TRY(run_again(later, status, processes));
+  int status = TRY(run_at_address(first, processes, threads));
+  status = TRY(run_again(later, status, processes, threads));
   if (!ended_with(status, kDisplaced) || waiting.asked_to_end()) return status;
   if (waiting.log) {
     waiting.log(

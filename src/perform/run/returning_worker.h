@@ -5,6 +5,9 @@
 //
 // State of the process: one worker at a time, and signals that a person or a launcher sends are
 // passed on to it.
+//
+// A host's address may change, as with DHCP or a VPN: where a worker listens is found again at each
+// start, and what the host has no address for is waited for as a launcher is.
 #pragma once
 
 #include "base/result.h"
@@ -28,8 +31,7 @@ Result<int> run_worker(const WorkerStart& start, Processes& processes = system_p
 bool comes_again(int status);
 // Starts it again for as long as it comes again; `status`: how it ended so far. How it ended at
 // last.
-Result<int> run_again(const WorkerStart& start, int status,
-                      Processes& processes = system_processes());
+Result<int> run_again(const WorkerStart& start, int status, Processes& processes, Threads& threads);
 
 // The whole life of such a process: how its last worker ended, 0 where the run is over. `waiting`
 // has how the rank is started, and how it waits where its seat is taken; its `seat` does not count.

@@ -34,10 +34,34 @@ TEST_F(ReturningScript, IsStartedUntilItIsDone) {
   const WorkerStart start{.program = script, .token_file = at("token")};
   auto status = run_worker(start);
   ASSERT_TRUE(status) << status.error().text();
-  status = run_again(start, *status);
+  SystemClock clock;
+  status = run_again(start, *status, system_processes(), clock);
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_EQ(*status, 0);
   EXPECT_EQ(*read_file(at("lives")), "life\nlife\nlife\nlife\n");
+}
+
+// RFC 5737: nobody has 203.0.113.7, any more. The way to the launcher is over loopback.
+TEST_F(ReturningScript, ListensWhereItsHostIsNow) {
+  namespace fs = std::filesystem;
+  const std::string script = at("worker");
+  std::ofstream(script) << "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n"
+                        << "[ $1 = --listen ] && echo $2 >> " << folder_ << "/listened\n"
+                        << "shift; done\n";
+  fs::permissions(script, fs::perms::owner_all);
+  WorkerStart start{.program = script,
+                    .launcher = {"127.0.0.5", 1},
+                    .placement = {.at = {.listen = "203.0.113.7"}},
+                    .wanted = join::ListenAddress{},
+                    .token_file = at("token")};
+  SystemClock clock;
+  ASSERT_TRUE(run_again(start, kComesAgain << 8, system_processes(), clock));
+  EXPECT_EQ(*read_file(at("listened")), "127.0.0.1\n");
+  start.wanted = join::ListenAddress{.listen = "203.0.113.7"};
+  start.join_max = {};
+  const auto nowhere = run_again(start, kComesAgain << 8, system_processes(), clock);
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().message, "--listen 203.0.113.7: this host has no such address");
 }
 
 TEST(RankEnd, TellsWhoStartedItWhatToDo) {

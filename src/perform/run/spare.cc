@@ -68,20 +68,21 @@ class SpareSession {
   // True: the launcher took it.
   Result<bool> call() {
     const auto known = TRY(token());
-    if (!known) return false;
+    const auto at = address_now(start_);
+    if (!known || !at) return false;
     transport::Endpoint::Options door{.identity = {.rank = start_.ranks + 1 + number_,
                                                    .ranks = ranks_with_spares(start_.ranks),
                                                    .token = *known},
-                                      .listen_address = start_.placement.at.listen,
+                                      .listen_address = at->listen,
                                       .network = options_.network,
                                       .credentials = TRY(join::credentials_of(start_.security)),
                                       .plain_tcp = start_.security.plain_tcp,
                                       .log = options_.log};
     join::outlive_cuts(door, start_.terms);
     endpoint_ = TRY(options_.sockets->open(std::move(door), clock_));
-    const transport::Address& at = start_.launcher;
+    const transport::Address& there = start_.launcher;
     const Status linked =
-        endpoint_->connect(launcher(), at.host, at.port, {}, clock_.now() + kSpareCallMax);
+        endpoint_->connect(launcher(), there.host, there.port, {}, clock_.now() + kSpareCallMax);
     if (linked) {
       patience_ends_ = clock_.now() + start_.join_max;
       // A launcher that ended meanwhile, because the next epoch gathers, is called again.

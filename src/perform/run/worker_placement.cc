@@ -76,4 +76,11 @@ Result<std::string> own_address(const std::optional<cluster::Islands>& islands) 
                   "running it inside: tools/islands JOB -- COMMAND");
 }
 
+Result<join::ListenAddress> address_now(const WorkerStart& start) {
+  if (!start.wanted) return start.placement.at;
+  join::ListenAddress at = TRY(join::rank_address(start.launcher, *start.wanted));
+  at.no_inbound = start.placement.at.no_inbound;
+  return at;
+}
+
 }  // namespace tombolo::run

@@ -48,6 +48,9 @@ struct WorkerStart {
   int32_t ranks = 1;
   transport::Address launcher;
   WorkerPlacement placement;
+  // As a person asked for it (listen_address.h). Where it listens follows from it at each start, because
+  // a host's address may change meanwhile. Left out: as `placement` says.
+  std::optional<join::ListenAddress> wanted;
   join::Security security;
   std::optional<link::Token> token;  // left out: it reads token_file
   std::string token_file;
@@ -67,6 +70,9 @@ inline constexpr int kComesAgain = 75;
 inline constexpr int kComesAgainFromGathering = 77;
 // And when another process has its seat for good: it may wait as a spare (spare.h) until it is free.
 inline constexpr int kDisplaced = 76;
+
+// Where it would listen now. Unusable where this host has no such address, or none at all.
+Result<join::ListenAddress> address_now(const WorkerStart& start);
 
 // The token goes into the environment, which only this user can read.
 ChildOptions worker_child(const WorkerStart& start);

@@ -64,6 +64,9 @@ Status Driver::listen() {
   if (error == asio::error::address_in_use)
     return unusable(fmt::format("port {} on {} is taken", at.port(), at.address().to_string()),
                     "stop the program that listens there, or give another port (0: any free one)");
+  if (error.value() == EADDRNOTAVAIL)
+    return unusable(fmt::format("{} is no address of this host", at.address().to_string()),
+                    "one of those that `ip address` shows; it may have changed");
   if (error)
     return unusable(fmt::format("cannot listen on {}: {}", text(at), error.message()),
                     "give another port (0: any free one)");

@@ -125,6 +125,8 @@ Result<run::WorkerStart> worker_start(const TrainOptions& options,
   run::WorkerPlacement placement = TRY(run::worker_placements_of(plan, islands))[launched.rank];
   if (!islands) placement.at = meeting.listen;
   placement.at.no_inbound = options.no_inbound;
+  std::optional<join::ListenAddress> wanted;
+  if (!islands) wanted = TRY(wanted_address(options));
   return run::WorkerStart{.program = options.worker.empty()
                                          ? TRY(run::sibling_program("tombolo-worker"))
                                          : options.worker,
@@ -132,6 +134,7 @@ Result<run::WorkerStart> worker_start(const TrainOptions& options,
                           .ranks = launched.ranks,
                           .launcher = meeting.at,
                           .placement = std::move(placement),
+                          .wanted = std::move(wanted),
                           .security = security_of(options, launched, islands),
                           .token = meeting.token,
                           .token_file = join::token_path(options.out),
