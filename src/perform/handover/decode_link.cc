@@ -11,6 +11,7 @@ namespace tombolo::handover {
 namespace {
 
 constexpr SimDuration kAnswerMax{5'000'000'000};
+constexpr SimDuration kLookAgain{200'000'000};
 constexpr uint64_t kLinkBytesMax = uint64_t{64} << 20;
 
 uint64_t draw_incarnation() {
@@ -36,6 +37,7 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
   out.outbox_max = kLinkBytesMax;
   out.grace = kDecodeGrace;
   out.silence_max = kDecodeSilence;
+  out.first_stays = true;
   return out;
 }
 
@@ -54,8 +56,21 @@ Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodeP
   const link::LinkShape shape{
       .slow_network = !transport::is_loopback(place.host),
       .connections = rank >= kPrefillRank ? static_cast<uint32_t>(place.connections) : 1U};
-  return during(endpoint.connect(kDecodeRank, at.host, at.port, shape, clock.now() + kAnswerMax),
-                fmt::format("calling the decode worker at {}", at.text()));
+  const auto call = [&] {
+    return endpoint.connect(kDecodeRank, at.host, at.port, shape, clock.now() + kAnswerMax);
+  };
+  const SimTime known_by = clock.now() + kDecodeSilence + kLookAgain;
+  Status called = call();
+  while (!called && link::is_duplicate_refusal(called.error()) && clock.now() < known_by) {
+    SystemClock().sleep_until(clock.now() + kLookAgain);
+    called = call();
+  }
+  if (!called && link::is_duplicate_refusal(called.error())) {
+    return unusable(
+        fmt::format("the decode worker at {} works for another front already", at.text()),
+        "a decode worker of its own for each front");
+  }
+  return during(std::move(called), fmt::format("calling the decode worker at {}", at.text()));
 }
 
 link::Payload to_payload(const std::string& line) {

@@ -9,7 +9,7 @@
 // They share a token. TLS with credentials; plain TCP on this machine, or where it was asked for by name
 // (transport/endpoint.h). A connection that says nothing for kDecodeSilence is lost, as where a process is
 // stopped or a path swallows everything; a link outlives a lost connection for kDecodeGrace. Then whoever
-// was at its other end is gone.
+// was at its other end is gone. As long as a connection of a front is there, another front is refused.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,8 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
 Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
                                                            int32_t rank, const Clock& clock);
 // Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Readers
-// have place.connections each, the front one.
+// have place.connections each, the front one. Where another process is that rank already, it may be one that
+// is gone without a word: then it is called again until that would have been noticed. Unusable where it stays.
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
                           int32_t rank, const Clock& clock);
 

@@ -187,6 +187,24 @@ TEST_F(HandOver, ServesTheNextFront) {
   }
 }
 
+// Somebody who starts another front with the same token is told so, and nothing of the first is lost.
+TEST_F(HandOver, ASecondFrontIsRefusedAndHurtsNobody) {
+  Heard heard;
+  const auto front = call(heard);
+  ASSERT_TRUE(front);
+  EXPECT_TRUE(front->say({.request = kRequest}));
+  ASSERT_TRUE(heard.heard(5, WorkerWord::kAdmitted));
+  const auto second = DecodeFront::open(
+      place_, [](const WorkerMessage&) {}, [](const std::string&) {});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(second.error().message, HasSubstr("works for another front already"));
+  CacheSender sender(place_);
+  read(kRequest, sender);
+  ASSERT_TRUE(heard.heard(5, WorkerWord::kLength));
+  EXPECT_THAT(heard.tokens(5), ElementsAre(4, 8, 6));
+}
+
 TEST_F(HandOver, ALostWorkerIsNoticedByBoth) {
   Heard heard;
   const auto front = call(heard);

@@ -206,7 +206,11 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
   if (c->redials && c->dialed >= 0) return rejoin(c, caller, p);
   if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))
     return failed("the attempt to link was given up");
-  const auto welcome = p.link.gathering().add(caller, p.link.resumable());
+  const bool is_second = options_.first_stays && p.up && !p.connections.empty() &&
+                         caller.incarnation != p.link.gathering().incarnation();
+  const auto welcome =
+      is_second ? Result<link::Gathering::Welcome>(fail(link::duplicate_rank(caller.rank)))
+                : p.link.gathering().add(caller, p.link.resumable());
   if (!welcome) {
     if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
       options_.on_duplicate(caller.rank);

@@ -99,6 +99,9 @@ class Endpoint {
     SimDuration ping_every{1'000'000'000};     // how long a connection says nothing,
     SimDuration silence_max{10'000'000'000};   // or hears nothing before it is lost
     SimDuration handshake_max{5'000'000'000};  // a stranger's time to say a whole hello
+    // A second process that says it is a rank of which a connection is here is turned away as a
+    // duplicate. Otherwise it is that rank, started again, and the link with the one before is over.
+    bool first_stays = false;
     // One line per connection that was refused or came back; io thread. One that stays away is told
     // by who waits for it.
     std::function<void(const std::string&)> log;
