@@ -509,6 +509,13 @@ class Decoding(DecodingCase):
         self.refused(2, ["positions", "--context"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words)
         self.refused(1, ["calling the decode worker"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words[:2],
                      "--decode-token", "0" * 32)
+        shutil.copytree(self.folder / "weights", self.folder / "others")
+        largest = max((self.folder / "others").glob("*.safetensors"), key=lambda path: path.stat().st_size)
+        numbers = bytearray(largest.read_bytes())
+        numbers[-2] ^= 1
+        largest.write_bytes(numbers)
+        self.refused(2, ["other weights of the same shape", "the same --weights"], "prefill", "--weights", "others", "--context", 64,
+                     "--listen", "127.0.0.1:0", *words)
         self.refused(2, ["token is missing"], "prefill", "--weights", "weights", "--decode", "127.0.0.1:9")
         self.refused(2, ["--decode HOST:PORT"], "prefill", "--weights", "weights", "--plain-tcp")
         self.refused(2, ["nowhere/config.json"], "decode", "--weights", "nowhere")

@@ -11,6 +11,7 @@ void describe(Archive& a, WorkerFacts& f) {
   a.required("weight_bytes", f.weight_bytes);
   a.required("kv_bytes_per_token", f.kv_bytes_per_token);
   a.required("kv_bytes_max", f.kv_bytes_max);
+  a.optional("weights_digest", f.weights_digest);
   a.check(f.vocabulary > 0 && f.positions > 0, "vocabulary", "a model without tokens");
   a.check(f.weight_bytes >= 0 && f.kv_bytes_per_token > 0 && f.kv_bytes_max >= 0,
           "kv_bytes_per_token", "bytes below zero");

@@ -66,6 +66,7 @@ struct WorkerFacts {
   int64_t weight_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t kv_bytes_max = 0;
+  std::string weights_digest = {};  // equal where the weights are (shard.h); empty: not known
 
   bool operator==(const WorkerFacts&) const = default;
 };

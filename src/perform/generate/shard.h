@@ -41,6 +41,8 @@ struct ShardFacts {
   model::Model model;        // `sequence`: the most tokens of prompt and answer together
   model::Slice slice;        // one layer at least
   int64_t weight_bytes = 0;  // that its weights take, exactly
+  std::string weights_digest =
+      {};  // of the whole model's (weights/weight_folder.h); empty: not known
 
   KvShape kv() const { return kv_shape(model, slice); }
 };

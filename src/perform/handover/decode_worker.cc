@@ -51,7 +51,8 @@ generate::WorkerFacts DecodeWorker::facts() const {
           .positions = facts.model.sequence,
           .weight_bytes = facts.weight_bytes,
           .kv_bytes_per_token = facts.kv().bytes(1),
-          .kv_bytes_max = limits_.kv_bytes};
+          .kv_bytes_max = limits_.kv_bytes,
+          .weights_digest = facts.weights_digest};
 }
 
 Status DecodeWorker::serve(const std::atomic<bool>& stop) {

@@ -156,6 +156,7 @@ Result<std::unique_ptr<generate::Shard>> load_shard(const weights::WeightFolder&
   if (context > 0) model.sequence = context;
   TRY(folder.check(model));
   if (slice.layers < 1) return unusable("a shard without layers", "as many shards as layers");
+  const std::string digest = TRY(folder.digest());
   return guarded("reading weights", [&]() -> Result<std::unique_ptr<generate::Shard>> {
     model::Model built = model;
     built.sequence = 1;  // its tables are for samples of one length, as in training
@@ -169,7 +170,8 @@ Result<std::unique_ptr<generate::Shard>> load_shard(const weights::WeightFolder&
       bytes += static_cast<int64_t>(value.nbytes());
     }
     return std::make_unique<TorchShard>(
-        generate::ShardFacts{.model = model, .slice = slice, .weight_bytes = bytes},
+        generate::ShardFacts{
+            .model = model, .slice = slice, .weight_bytes = bytes, .weights_digest = digest},
         std::move(module));
   });
 }

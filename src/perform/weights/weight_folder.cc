@@ -171,6 +171,33 @@ Status WeightFolder::check(const model::Model& job) const {
   return check_all_known(wanted, job);
 }
 
+Result<std::string> WeightFolder::digest() const {
+  constexpr size_t kSample = 4096;
+  const auto add = [](RunningDigest& sum, const void* at, size_t size) {
+    sum.add({static_cast<const char*>(at), size});
+  };
+  RunningDigest sum;
+  for (const TheirTensor& tensor : their_tensors(config_.family, config_.model)) {
+    const Found& found = *TRY(find(tensor));
+    const data::MappedFile& file = files_[found.file];
+    TRY(file.check_length());
+    sum.add(tensor.name);
+    add(sum, tensor.shape.data(), tensor.shape.size() * sizeof(int64_t));
+    const auto type = from_name<NumberType>(found.place.dtype).value_or(NumberType::kF32);
+    const auto size = static_cast<size_t>(state::dtype_bytes(found.place.dtype));
+    const size_t count = static_cast<size_t>(found.place.bytes) / size;
+    const size_t sample = std::min(count, kSample);
+    std::vector<float> numbers(sample);
+    for (const size_t from : {size_t{0}, (count - sample) / 2, count - sample}) {
+      const size_t begin = static_cast<size_t>(found.place.offset) + from * size;
+      to_floats(type, file.bytes().subspan(begin, sample * size), numbers);
+      file.release(begin, begin + sample * size);
+      add(sum, numbers.data(), sample * sizeof(float));
+    }
+  }
+  return sum.text();
+}
+
 Status WeightFolder::read(const std::string& name, const std::vector<int64_t>& shape,
                           std::span<float> out) const {
   const Place place = place_of(config_.family, name);

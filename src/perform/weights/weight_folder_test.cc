@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -95,6 +96,36 @@ TEST_F(Folders, GiveBackWhatWasExported) {
     ASSERT_TRUE(folder->read(tensor.name, tensor.shape, numbers)) << tensor.name;
     to_floats(NumberType::kF32, tensor.bytes, expected);
     EXPECT_EQ(numbers, expected) << tensor.name;
+  }
+}
+
+// In how many files they lie does not matter, nor in which type where that holds them; a number does.
+TEST_F(Folders, HaveADigestOfTheirNumbers) {
+  const model::Model m = gpt2_model();
+  auto state = state_of(m);
+  for (kernels::NamedTensor& tensor : state) {  // below 100, n + 1/2 has the 8 bits of BF16
+    std::vector<float> numbers(tensor.bytes.size() / 4);
+    to_floats(NumberType::kF32, tensor.bytes, numbers);
+    for (float& number : numbers) number = std::fmod(number, 100.0F);
+    from_floats(NumberType::kF32, numbers, tensor.bytes);
+  }
+  const auto digest_of = [&](const std::string& name, NumberType type, int64_t file_bytes) {
+    const std::string out = folder_ + "/" + name;
+    const auto done = export_weights({.checkpoint = write_checkpoint(out + "-state", m, state),
+                                      .out = out,
+                                      .family = {},
+                                      .type = type,
+                                      .file_bytes = file_bytes});
+    CHECK(done, "{}", done.error().text());
+    return WeightFolder::open(out)->digest().value();
+  };
+  const std::string digest = digest_of("one", NumberType::kF32, 1'000'000);
+  EXPECT_EQ(digest_of("many", NumberType::kF32, 300), digest);
+  EXPECT_EQ(digest_of("half", NumberType::kBf16, 300), digest);
+  for (kernels::NamedTensor& tensor : state) {
+    tensor.bytes[2] ^= std::byte{1};
+    EXPECT_NE(digest_of("other-" + tensor.name, NumberType::kF32, 300), digest) << tensor.name;
+    tensor.bytes[2] ^= std::byte{1};
   }
 }
 

@@ -64,7 +64,8 @@ generate::WorkerFacts PromptDoor::model_facts(const generate::EngineLimits& limi
                             .positions = facts_.model.sequence,
                             .weight_bytes = facts_.weight_bytes,
                             .kv_bytes_per_token = facts_.kv().bytes(1),
-                            .kv_bytes_max = limits.kv_bytes};
+                            .kv_bytes_max = limits.kv_bytes,
+                            .weights_digest = facts_.weights_digest};
   if (others_.shards == 1) return out;
   const generate::KvShape whole{.layers = facts_.model.layers, .width = facts_.kv().width};
   const generate::KvShape largest{.layers = limits.layers_counted, .width = whole.width};

@@ -121,6 +121,15 @@ Status WorkerBackend::link_both(const generate::DecodePlace& place, SimTime unti
             there.positions, facts_.positions),
         "tombolo decode with the same --weights and --context");
   }
+  const bool known = !there.weights_digest.empty() && !facts_.weights_digest.empty();
+  if (known && there.weights_digest != facts_.weights_digest) {
+    return unusable(
+        fmt::format(
+            "the decode worker has other weights of the same shape: their digest is {}, and "
+            "{} here",
+            there.weights_digest, facts_.weights_digest),
+        "tombolo decode with the same --weights");
+  }
   if (!line_->say({.kind = FrontWord::kDecode, .decode = place}))
     return failed("the worker has gone");
   const WorkerMessage answer =
