@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <future>
 #include <thread>
+#include <vector>
 
 #include "base/json.h"
 #include "perform/text/tokenizer.h"
@@ -247,6 +249,20 @@ TEST_F(Served, NoMoreAtOnceThanWasSaid) {
   EXPECT_THAT(client().Get("/metrics")->body, HasSubstr("requests_running 1"));
   backend_.go_on();
   first.join();
+  EXPECT_EQ(post(kHello)->status, 200);
+}
+
+// Each of them hears a status, whatever it is.
+TEST_F(Served, OfABurstAllAreAnswered) {
+  open(options());
+  std::vector<std::future<int>> answers;
+  for (int i = 0; i < 150; ++i) {
+    answers.push_back(std::async(std::launch::async, [this] {
+      const auto answer = post(kHello);
+      return answer ? answer->status : 0;
+    }));
+  }
+  for (auto& answer : answers) EXPECT_THAT(answer.get(), ::testing::AnyOf(200, 429));
   EXPECT_EQ(post(kHello)->status, 200);
 }
 
