@@ -188,8 +188,10 @@ Result<std::string> sibling_program(const std::string& name) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ec);
   const std::string path = (self.parent_path() / name).string();
   if (ec || access(path.c_str(), X_OK) != 0) {
-    return unusable(fmt::format("{}: there is no such program", path),
-                    "building all targets: cmake --build --preset release");
+    return unusable(
+        fmt::format("{}: there is no such program", path),
+        fmt::format("installing the package {0}, or cmake --build --preset release --target {0}",
+                    name));
   }
   return path;
 }

@@ -81,12 +81,14 @@ std::string first_line(const std::string& path) {
 // The worker says with what it computes: `tombolo-worker kernels`.
 void check_worker(std::vector<Check>& checks) {
   const Result<std::string> program = run::sibling_program("tombolo-worker");
-  checks.push_back({"worker", program.has_value(), program ? *program : "",
-                    "train, profile, roofline, prefill and decode start it",
-                    "cmake --preset torch && cmake --build --preset torch"});
-  Check libtorch{.name = "LibTorch",
-                 .means = "ranks on device = \"cpu\" cannot compute; emulated ones can",
-                 .install = "tools/setup --torch, then cmake --preset torch"};
+  checks.push_back(
+      {"worker", program.has_value(), program ? *program : "",
+       "train, profile, roofline, prefill and decode start it",
+       "the package tombolo-worker, or cmake --preset torch && cmake --build --preset torch"});
+  Check libtorch{
+      .name = "LibTorch",
+      .means = "ranks on device = \"cpu\" cannot compute; emulated ones can",
+      .install = "the package tombolo-worker, or tools/setup --torch, then cmake --preset torch"};
   Check blas{.name = "BLAS",
              .means = "matrix products would be fifteen times slower, and runs are refused",
              .install = "apt-get install libopenblas0-pthread"};
