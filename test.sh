@@ -3,8 +3,8 @@
 # ", N skipped" where a test could not run here. Exit code 0 if none failed and at least one passed.
 #
 #   ./test.sh            about what a reviewer waits for
-#   ./test.sh --long     the same with fifty times the seeds, and five minutes for each fuzzer
-#   ./test.sh --only=dev one stage alone: checks, dev, fuzz (which takes its programs from dev), tsan or swift
+#   ./test.sh --long     the same with fifty times the seeds, five minutes for each fuzzer, and Debian packages in clean roots
+#   ./test.sh --only=dev one stage alone: checks, dev, fuzz (which takes its programs from dev), tsan, swift or packages
 #   ./test.sh --quick    only what a change touches (tools/touched), in the sanitized build that is there already
 #
 # A test is a ctest test in one of the builds, a fuzzer, or one of the checks of the code itself. A stage
@@ -20,7 +20,7 @@ for argument in "$@"; do
   case $argument in
     --long) long=true ;;
     --quick) quick=true ;;
-    --only=checks | --only=dev | --only=fuzz | --only=tsan | --only=swift) only=${argument#--only=} ;;
+    --only=checks | --only=dev | --only=fuzz | --only=tsan | --only=swift | --only=packages) only=${argument#--only=} ;;
     *) echo "test.sh: unknown option $argument; one of --long, --only=STAGE, --quick" >&2; exit 2 ;;
   esac
 done
@@ -186,6 +186,20 @@ swift() {
   fi
 }
 
+# Debian packages of each release, installed and run in a root that has nothing else.
+packages() {
+  local release code
+  for release in 12 13; do
+    tools/package --debian "$release" --try
+    code=$?
+    case $code in
+      0) pass "packages of Debian $release" ;;
+      77) skipped=$((skipped + 1)); say "  skipped packages of Debian $release (see above)" ;;
+      *) flunk "packages of Debian $release (exit code $code)" ;;
+    esac
+  done
+}
+
 run_fuzzer() {  # PROGRAM: what it says goes to its log, its exit code beside it
   local program=$1 name=${1%_fuzz}
   local found=build/dev/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
@@ -245,6 +259,7 @@ else
   stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
   stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
   stage "swift: with LibTorch, optimised where it computes, on ${swift_labels[*]}" swift
+  if $long || [[ $only == packages ]]; then stage "packages: built, and tried in clean roots" packages; fi
 fi
 
 say ""

@@ -12,7 +12,7 @@ fail() { echo "FAILED: $1"; echo "$output"; exit 1; }
 run() { code=0; output=$(PATH="$stage:$PATH" "$setup" "$@" 2>&1) || code=$?; }
 
 # Everything is there: silence, and apt-get is not asked.
-everything=$("$setup" --list --torch --test)
+everything=$("$setup" --list --torch --test --package)
 program dpkg-query "printf 'ii  %s\n' $(echo $everything)"
 program apt-get 'echo "apt-get was called"; exit 1'
 run --torch --test

@@ -1,0 +1,79 @@
+#!/bin/bash
+# Installs the packages of /packages with apt and runs them; tools/package --try calls it as root in a minimal Debian.
+set -u
+examples=/usr/share/doc/tombolo/examples
+log=/tmp/apt.log
+failures=0
+
+passed() { echo "  passed  $1"; }
+failed() { echo "  FAILED  $1"; sed 's/^/    /' <<< "$2" | tail -20; failures=$((failures + 1)); }
+
+# As an ordinary user, in a folder of its own.
+as_user() { setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=/tmp/user sh -c 'cd /tmp/user && "$0" "$@"' "$@" 2>&1; }
+
+install_packages() {  # NAME...: apt finds what they depend on
+  local name files=()
+  for name; do files+=("./$name"_*.deb); done
+  apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${files[@]}" > "$log" 2>&1 ||
+    { echo "  FAILED  apt-get install $*"; tail -20 "$log"; exit 1; }
+  passed "apt-get install $*"
+}
+
+# NAME WANTED COMMAND...: it succeeds, and prints a line with these words.
+prints() {
+  local name=$1 wanted=$2 output
+  shift 2
+  if output=$("$@") && grep -qE -- "$wanted" <<< "$output"; then passed "$name"; else failed "$name" "$output"; fi
+}
+
+refused() {  # NAME WANTED COMMAND...: exit code 2, and these words
+  local name=$1 wanted=$2 output code
+  shift 2
+  output=$("$@")
+  code=$?
+  if [[ $code -eq 2 ]] && grep -qF -- "$wanted" <<< "$output"; then passed "$name"; else failed "$name (exit code $code)" "$output"; fi
+}
+
+# A job of emulated devices, and one that trains on CPUs: short ones of what is installed.
+emulated() { as_user tombolo train - --out /tmp/user/emulated < /packages/emulated.toml; }
+trained() {
+  as_user tombolo train $examples/two-datacenters/job.toml --data /usr/share/common-licenses/GPL-3 --steps 2 \
+    --out /tmp/user/trained --checkpoints /tmp/user/trained
+}
+
+mkdir -p /tmp/user && chown nobody:nogroup /tmp/user
+cd /packages || exit 1
+apt-get -qq update > "$log" 2>&1 || { tail -5 "$log"; exit 1; }
+
+install_packages tombolo
+sed -e 's/^device = .*/device = "emulated:a100-80g"/' $examples/toy/job.toml > emulated.toml
+if dpkg-query -W 'libtorch*' 2> /dev/null | grep -q .; then failed "tombolo alone needs no LibTorch" ""; else passed "tombolo alone needs no LibTorch"; fi
+prints "tombolo --version" '^tombolo [0-9]+\.[0-9]+\.[0-9]+' as_user tombolo --version
+prints "tombolo doctor, without a worker" 'worker +missing' as_user tombolo doctor
+prints "tombolo simulate" '^west 0' as_user tombolo simulate $examples/toy/job.toml --ascii
+prints "tombolo plan" '^predicted iteration' as_user tombolo plan $examples/planning/llama3-70b/job.toml
+prints "the manual page" '^\.TH TOMBOLO 1' gzip -dcf /usr/share/man/man1/tombolo.1.gz
+prints "completion of bash" 'tombolo' bash -c '. /usr/share/bash-completion/completions/tombolo && complete -p tombolo'
+refused "tombolo train, without a worker, names its package" "the package tombolo-worker" emulated
+
+install_packages tombolo-worker
+prints "tombolo doctor, with LibTorch" 'LibTorch +ok' as_user tombolo doctor
+prints "tombolo doctor, with OpenBLAS" 'BLAS +ok' as_user tombolo doctor
+prints "emulated devices" '^emulated +iteration' emulated
+prints "training on CPUs" '^measured +iteration' trained
+prints "the unit names the program" '^ExecStart=/usr/bin/tombolo ' cat '/usr/lib/systemd/system/tombolo-rank@.service'
+
+install_packages tombolo-islands
+prints "tombolo-islands trace" '^time_s,rate_mbps' as_user tombolo-islands trace --seconds 2
+if [[ -c /dev/net/tun ]] && unshare -n true 2> /dev/null; then
+  prints "tombolo-islands run" '^islands ok' tombolo-islands run $examples/atlas/three-dc.toml -- \
+    sh -c 'command -v tombolo > /dev/null && tombolo-islands exec virginia-0 hostname && echo islands ok'
+else
+  echo "  skipped  tombolo-islands run: no /dev/net/tun, or no privileges"
+fi
+
+apt-get -qq -y -o Dpkg::Use-Pty=0 purge 'tombolo*' > "$log" 2>&1
+left=$(find / -xdev -name '*tombolo*' -not -path '/packages/*' -not -path '/tmp/*' -not -path '/proc/*' -not -path '/var/log/*' 2> /dev/null)
+if [[ -z $left ]]; then passed "apt-get purge leaves nothing"; else failed "apt-get purge leaves nothing" "$left"; fi
+
+[[ $failures -eq 0 ]] && echo "  all passed" || { echo "  $failures failed"; exit 1; }
