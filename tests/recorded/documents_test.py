@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Documents cannot go stale: what they say a command prints is what it prints.
 
-  documents_test.py FILE.md ...   runs the `$ tombolo` commands of these documents that only compute, and compares
+  documents_test.py [--installed] FILE.md ...   runs the `$ tombolo` commands of these documents that only compute, and compares
 
-The program is that of the build folder in TOMBOLO_BUILD. The commands of a document run in order in one empty folder that has
+The program is that of the folder in TOMBOLO_BUILD, or with --installed the one on PATH. The commands of a document run in order in one empty folder that has
 examples/. Below a command stands all that it writes to stdout. A line "..." is any number of lines left out, "..." within a line any
 text; blanks count as one, and wall times as equal. A command with nothing below it has to succeed, and each decimal figure in its
 comment (`# gain 1.537`) must be among what it prints. Of a run on islands, what was predicted must be what `tombolo simulate` says.
@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,10 +71,14 @@ def nearest(line, printed):
     return max(printed, key=lambda other: len(words & set(other.split())), default="(nothing)")
 
 
+def program():
+    return shutil.which("tombolo") if "--installed" in sys.argv else BUILD / "tombolo"
+
+
 def finding(command, comment, shown, folder):
     """What is wrong with a command of a document, or None."""
     words = shlex.split(command)
-    done = subprocess.run([BUILD / "tombolo", *words[1:]], capture_output=True, text=True, timeout=GUARD_S, cwd=folder,
+    done = subprocess.run([program(), *words[1:]], capture_output=True, text=True, timeout=GUARD_S, cwd=folder,
                           stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         return f"exit code {done.returncode}: {done.stderr.strip()}"
@@ -110,4 +115,6 @@ def main(documents):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if not program():
+        sys.exit("documents_test.py --installed: there is no tombolo on PATH")
+    sys.exit(main([argument for argument in sys.argv[1:] if argument != "--installed"]))
