@@ -12,8 +12,8 @@
 #include "decide/search/best_plan.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/price_plan.h"
+#include "predict/cost/worth.h"
 #include "predict/estimate/estimate.h"
-#include "predict/ledger/plan_ledger.h"
 #include "predict/sim/simulate.h"
 #include "spec/plan/open_job.h"
 #include "spec/schedule/schedule.h"
@@ -79,14 +79,6 @@ class Places {
  private:
   std::vector<std::pair<std::string, int64_t>> list_;
 };
-
-// ---- simulate ----
-
-// The devices for as long as the iteration lasts, and what crosses the WAN; unknown where a
-// datacenter in use names no price.
-std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& simulation) {
-  return ledger::Ledger::of(plan).cost(seconds(simulation.iteration)).total();
-}
 
 // ---- the questions ----
 
@@ -288,16 +280,17 @@ Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
   TRY(schedule::check_memory(plan, schedule));
   const sim::Simulation simulation = TRY(sim::simulate(plan));
   const Seconds iteration = seconds(simulation.iteration);
+  const cost::Worth worth = cost::worth_of(plan, iteration);
   Figures f{.devices = plan.devices(),
             .iteration = iteration,
             .sequences = plan.training.global_batch,
             .tokens = {},
-            .cost = cost_of(plan, simulation),
-            .mfu = cost::mfu_of(plan, iteration),
+            .cost = worth.cost.total(),
+            .mfu = worth.mfu,
             .memory = {}};
   if (plan.has_model()) {
     f.tokens = plan.model.sequence;
-    f.memory = *std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
+    f.memory = cost::memory_peak(plan, simulation.peak_memory).bytes;
   }
   return to_row(f);
 }

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "predict/cost/price_plan.h"
+#include "predict/cost/worth.h"
 #include "predict/ledger/plan_ledger.h"
 #include "predict/sim/simulate.h"
 #include "predict/sim/trace_check.h"
@@ -79,25 +79,7 @@ void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
   }
 }
 
-// What an iteration is worth, and what it costs; keys as in `tombolo sweep`.
-struct Worth {
-  std::optional<double> tokens_per_s, mfu;
-  ledger::Ledger ledger;
-  ledger::Cost cost;
-};
-
-Worth worth_of(const plan::Plan& plan, SimDuration iteration) {
-  const Seconds time = seconds(iteration);
-  Worth worth{.ledger = ledger::Ledger::of(plan)};
-  if (plan.has_model() && time > 0_s) {
-    worth.tokens_per_s = real(plan.training.global_batch * plan.model.sequence) / time.value;
-    worth.mfu = cost::mfu_of(plan, time);
-  }
-  worth.cost = worth.ledger.cost(time);
-  return worth;
-}
-
-void print_worth(std::ostream& out, const Worth& worth) {
+void print_worth(std::ostream& out, const cost::Worth& worth) {
   std::string line;
   const auto add = [&](const std::string& text) { line += (line.empty() ? "" : ", ") + text; };
   if (worth.tokens_per_s) add(fmt::format("{:.4g} tokens/s", *worth.tokens_per_s));
@@ -138,14 +120,12 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
     out << fmt::format("  waiting for sums of gradients: {} of an iteration, the mean over ranks\n",
                        brief(seconds(exposed)));
   }
-  print_worth(out, worth_of(plan, simulation.iteration));
+  print_worth(out, cost::worth_of(plan, seconds(simulation.iteration)));
   print_wan(out, simulation);
-  const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
-  const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
-  if (has_model && peak != simulation.peak_memory.end()) {
-    const auto rank = static_cast<int32_t>(peak - simulation.peak_memory.begin());
-    out << fmt::format("  peak memory {} of {} on rank {}\n", brief(*peak),
-                       brief(plan.device_of(rank).memory), rank);
+  if (plan.boundary.value > 0) {  // [stage_times] may stand without a model
+    const cost::MemoryPeak peak = cost::memory_peak(plan, simulation.peak_memory);
+    out << fmt::format("  peak memory {} of {} on rank {}\n", brief(peak.bytes),
+                       brief(peak.capacity), peak.rank);
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
     print_notes_on_wan(out, link, simulation.breakdown.wan);
@@ -206,7 +186,8 @@ Value wan_json(const ledger::Ledger& ledger) {
   return ways;
 }
 
-void add_worth(Value::Table& answer, const plan::Plan& plan, const Worth& worth) {
+// Keys as in `tombolo sweep`.
+void add_worth(Value::Table& answer, const plan::Plan& plan, const cost::Worth& worth) {
   const std::optional<Dollars> cost = worth.cost.total();
   answer.emplace_back("tokens_per_s", worth.tokens_per_s ? Value(*worth.tokens_per_s) : Value());
   answer.emplace_back("mfu", worth.mfu ? Value(*worth.mfu) : Value());
@@ -276,25 +257,24 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
     }
     return judge(check);
   }
-  double peak = 0;
-  for (const Bytes bytes : simulation.peak_memory) peak = std::max(peak, bytes.value);
   Value::Array peaks;
   for (const Bytes bytes : simulation.peak_memory) peaks.push_back(bytes.value);
-  Value::Table answer{{"provenance", "predicted"},
-                      {"iteration_ns", simulation.iteration.ns},
-                      {"cost_source", std::string(to_name(plan.cost_source))},
-                      {"breakdown", breakdown_json(simulation.breakdown.sum)},
-                      {"exposed_exchange_ns", simulation.breakdown.exposed_exchange.ns},
-                      {"utilization", simulation.breakdown.utilization},
-                      {"peak_memory_bytes", peak},
-                      {"peak_memory_per_rank_bytes", peaks},
-                      {"iterations", simulation.iterations},
-                      {"events", static_cast<int64_t>(simulation.events)},
-                      {"fingerprint", simulation.fingerprint},
-                      {"plan_digest", plan::plan_digest(plan)},
-                      {"seed", fmt::format("{}", plan.run.seed)},
-                      {"wall_s", wall.count()}};
-  add_worth(answer, plan, worth_of(plan, simulation.iteration));
+  Value::Table answer{
+      {"provenance", "predicted"},
+      {"iteration_ns", simulation.iteration.ns},
+      {"cost_source", std::string(to_name(plan.cost_source))},
+      {"breakdown", breakdown_json(simulation.breakdown.sum)},
+      {"exposed_exchange_ns", simulation.breakdown.exposed_exchange.ns},
+      {"utilization", simulation.breakdown.utilization},
+      {"peak_memory_bytes", cost::memory_peak(plan, simulation.peak_memory).bytes.value},
+      {"peak_memory_per_rank_bytes", peaks},
+      {"iterations", simulation.iterations},
+      {"events", static_cast<int64_t>(simulation.events)},
+      {"fingerprint", simulation.fingerprint},
+      {"plan_digest", plan::plan_digest(plan)},
+      {"seed", fmt::format("{}", plan.run.seed)},
+      {"wall_s", wall.count()}};
+  add_worth(answer, plan, cost::worth_of(plan, seconds(simulation.iteration)));
   if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
   if (prefill) add_prefill(answer, *prefill);
