@@ -8,101 +8,38 @@ beside the program) as report-*.png, the pages below it; a test that fails leave
 page as it was then. Speaks WebDriver to chromedriver with the standard library alone; where Chromium
 is missing the test is skipped, and says so.
 """
-import base64
-import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
-import urllib.request
+
+from browser import Browser, missing
 
 ARTIFACTS = None
-KEYS = {"Tab": "\ue004", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014",
-        "ArrowDown": "\ue015", "Space": " "}
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--disable-dev-shm-usage"]
 
 
-class Browser:
-    """One chromedriver and one session of it. Leaving it by an exception keeps what the page showed."""
+class ReportBrowser(Browser):
+    """With a page below ARTIFACTS, which a test that fails leaves a picture of."""
 
-    def __init__(self, test, width, height, *flags):
-        self.test = test
-        self.profile = tempfile.mkdtemp(prefix="tombolo-browser-")
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
-        for line in self.driver.stdout:  # "ChromeDriver was started successfully on port 41234."
-            if "successfully on port" in line:
-                self.root = "http://127.0.0.1:" + line.strip().rstrip(".").split()[-1]
-                break
-        try:
-            self.start(width, height, flags)
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, test, page, width, height, *flags, hash=""):
+        super().__init__(width, height, *flags, on_error=lambda self: self.keep("FAILED-" + test))
+        self.show(page, hash)
 
-    def start(self, width, height, flags):
-        arguments = FLAGS + [f"--window-size={width},{height}", f"--user-data-dir={self.profile}", *flags]
-        made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}}})
-        self.root += "/session/" + made["sessionId"]
-        # Below 500 pixels a window cannot get, a phone can.
-        self.chrome("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                    mobile=False)
+    def show(self, page, hash=""):
+        self.open(os.path.join(ARTIFACTS, "report-pages", page), hash)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        try:
-            if kind is not None:
-                self.screenshot("FAILED-" + self.test)
-        finally:
-            self.close()
-
-    def close(self):
-        try:
-            self.call("DELETE", "")
-        finally:
-            self.driver.terminate()
-            self.driver.wait()
-            self.driver.stdout.close()
-            shutil.rmtree(self.profile, ignore_errors=True)
-
-    def call(self, method, path, body=None):
-        data = json.dumps(body).encode() if method == "POST" else None
-        request = urllib.request.Request(self.root + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def chrome(self, command, **parameters):
-        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
-
-    def open(self, page):
-        self.call("POST", "/url", {"url": "file://" + os.path.join(ARTIFACTS, "report-pages", page)})
-
-    def run(self, script, *arguments):
-        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
-
-    def errors(self):
-        return [entry["message"] for entry in self.call("POST", "/se/log", {"type": "browser"})
-                if entry["level"] in ("SEVERE", "WARNING")]
-
-    def screenshot(self, name):
-        height = self.run("return document.documentElement.scrollHeight")
-        width = self.run("return innerWidth")
-        shot = self.chrome("Page.captureScreenshot", captureBeyondViewport=True,
-                           clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
+    def keep(self, name):
         path = os.path.join(ARTIFACTS, f"report-{name}.png")
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(shot["data"]))
+        self.screenshot(path)
         print("screenshot:", path)
 
     def mouse(self, *actions):
         """("move", x, y), ("down",), ("up",): relative to the timeline's canvas."""
         self.run("document.getElementById('gantt').scrollIntoView({block: 'center', behavior: 'instant'})")
+        # One that is higher than the window: with the first place in the middle.
+        self.run("""const {top, height} = document.getElementById('gantt').getBoundingClientRect();
+                    if (height > innerHeight) scrollBy({top: top + arguments[0] - innerHeight / 2, behavior: 'instant'})""",
+                 next((place[1] for kind, *place in actions if kind == "move"), 0))
         box = self.run("const b = document.getElementById('gantt').getBoundingClientRect(); return [b.left, b.top]")
         steps = []
         for kind, *place in actions:
@@ -118,19 +55,6 @@ class Browser:
         self.call("POST", "/actions", {"actions": [{"type": "wheel", "id": "wheel", "actions": [
             {"type": "scroll", "duration": 0, "x": round(box[0] + x), "y": round(box[1] + y), "deltaX": 0, "deltaY": delta}]}]})
 
-    def press(self, *keys):
-        steps = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
-        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": steps}]})
-
-    def tab_to(self, id):
-        """Reaches the element as one without a mouse does."""
-        self.run("document.activeElement.blur(); getSelection().collapse(document.body, 0)")
-        for _ in range(30):
-            self.press("Tab")
-            if self.run("return document.activeElement.id") == id:
-                return
-        raise AssertionError(f"{id} is out of the keyboard's reach")
-
     # What the page's own objects say.
     def visible(self):
         return self.run("return gantt.scale.domain()")
@@ -140,8 +64,9 @@ class Browser:
         return self.run("""
             for (const group of gantt.view.groups) {
               if (group.trace.provenance !== arguments[0]) continue;
-              for (const entry of group.lanes) for (const [t, {items}] of entry.tracks.entries()) {
-                const item = items.find((i) => i.action.text === arguments[1]);
+              for (const entry of group.lanes) for (const [t, track] of entry.tracks.entries()) {
+                const i = track.actions.findIndex((action) => group.trace.actions[action].text === arguments[1]);
+                const item = i < 0 ? null : track.item(i);
                 if (item) return [gantt.scale((item.start + item.end) / 2), entry.top + (t + 0.5) * entry.row];
               }
             }""", provenance, action)
@@ -149,7 +74,7 @@ class Browser:
 
 SEARCH = """const box = document.getElementById('search'); box.value = arguments[0];
             box.dispatchEvent(new Event('input')); return document.getElementById('matches').value"""
-ITEMS = "return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.items.length)))"
+ITEMS = "return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.length)))"
 # How many rectangles one drawing fills.
 BARS = """const pen = document.getElementById('gantt').getContext('2d'), fill = pen.fillRect;
           let count = 0;
@@ -159,21 +84,51 @@ BARS = """const pen = document.getElementById('gantt').getContext('2d'), fill = 
           return count"""
 
 
+# Of each card: what, badge, figure, detail.
+CARDS = """return [...document.querySelectorAll('.card')].map((card) => [card.querySelector('.what span').textContent,
+            card.querySelector('.what .badge')?.textContent, ...['.figure', '.detail'].map((part) => card.querySelector(part).textContent)])"""
+SECTIONS = "return [...document.querySelectorAll('main > section')].map((section) => section.id)"
+# Labels of the rows of the first Trace.
+ROWS = "return gantt.view.groups[0].lanes.map(({lane}) => lane.label + ' ' + lane.detail)"
+# Where the n-th folded row begins: the left end of its plot, and its middle.
+FOLD = """const entry = gantt.view.groups[0].lanes.filter((row) => row.opens)[arguments[0]];
+          return [gantt.gutter, entry.top + entry.height / 2]"""
+# What is written on the timeline for labels: [text, left, y, width].
+TEXTS = """const pen = document.getElementById('gantt').getContext('2d'), write = pen.fillText, out = [];
+           const draw = gantt.draw_label;
+           gantt.draw_label = function (pen, entry) {
+             pen.fillText = function (text, x, y) { out.push([text, x, y, pen.measureText(text).width]); };
+             draw.call(this, pen, entry);
+             delete pen.fillText;
+           };
+           gantt.draw();
+           delete gantt.draw_label;
+           return out.filter(([text]) => text !== '')"""
+# Texts of the page that reach over the edge of it, but for what scrolls.
+HANGING = """return [...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, svg, pre') && node.offsetParent &&
+             (node.getBoundingClientRect().right > innerWidth + 1 || node.getBoundingClientRect().left < -1)).map((node) => node.outerHTML.slice(0, 80))"""
+
+
 class ReportTest(unittest.TestCase):
-    def browse(self, page, width=1280, height=900, *flags):
-        browser = Browser(self.id().split(".")[-1], width, height, *flags)
-        browser.open(page)
-        return browser
+    def wait(self, browser, condition):
+        """Until the page says so; how long that takes decides nothing."""
+        browser.run("""const met = new Function(arguments[0]);
+            return new Promise((done) => { const look = () => met() ? done() : setTimeout(look, 20); look(); })""", condition)
+
+    def browse(self, page, width=1280, height=900, *flags, hash=""):
+        return ReportBrowser(self.id().split(".")[-1], page, width, height, *flags, hash=hash)
 
     def test_pair_shows_both_traces_without_an_error(self):
         with self.browse("pair.html") as browser:
-            browser.screenshot("pair")
+            browser.keep("pair")
             self.assertEqual([], browser.errors())
             text = browser.run("return document.body.innerText")
             for words in ("two-datacenters", "oregon", "tombolo train two-datacenters.toml --out run", "Learning rate"):
                 self.assertIn(words, text)
             badges = browser.run("return [...document.querySelectorAll('.card .badge')].map((b) => b.textContent)")
-            self.assertEqual(["predicted", "measured", "predicted", "measured", "measured", "measured"], badges)
+            # Two iteration times, an error of both; throughput and MFU, the prediction's below each; memory; cost, devices, loss.
+            self.assertEqual(["predicted", "measured", "predicted", "measured", "measured", "predicted", "measured", "predicted",
+                              "predicted", "measured", "measured", "measured"], badges)
 
     def test_hover_tells_what_a_bar_is(self):
         with self.browse("pair.html") as browser:
@@ -185,7 +140,7 @@ class ReportTest(unittest.TestCase):
             tip = browser.run("return document.getElementById('tooltip').innerText")
             for words in ("Activations", "oregon → paris", "524 KB", "Mbps"):
                 self.assertIn(words, tip)
-            browser.screenshot("hover")
+            browser.keep("hover")
             browser.mouse(("move", 2, 2))
             self.assertTrue(browser.run("return document.getElementById('tooltip').hidden"))
 
@@ -202,7 +157,7 @@ class ReportTest(unittest.TestCase):
             panned = browser.visible()
             self.assertGreater(panned[0], zoomed[0])
             self.assertAlmostEqual(panned[1] - panned[0], zoomed[1] - zoomed[0], delta=1)
-            browser.screenshot("zoomed")
+            browser.keep("zoomed")
             browser.run("document.getElementById('gantt').focus()")
             browser.run("""document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}))""")
             self.assertLess(browser.visible()[0], panned[0])
@@ -220,7 +175,7 @@ class ReportTest(unittest.TestCase):
             expected = browser.run("return [gantt.overview.scale.invert(400), gantt.overview.scale.invert(600)]")
             for wanted, got in zip(expected, browser.visible()):
                 self.assertAlmostEqual(wanted, got, delta=0.01 * whole[1])
-            browser.screenshot("brushed")
+            browser.keep("brushed")
 
     def test_search_highlights_and_counts(self):
         with self.browse("pair.html") as browser:
@@ -231,7 +186,7 @@ class ReportTest(unittest.TestCase):
             browser.run(SEARCH, "iteration:3 F")
             self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
             browser.run(SEARCH, "0F")
-            browser.screenshot("search")
+            browser.keep("search")
 
     def test_iterations_can_be_chosen(self):
         with self.browse("pair.html") as browser:
@@ -241,19 +196,190 @@ class ReportTest(unittest.TestCase):
             browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
                            s.dispatchEvent(new Event('change'))""")
             self.assertEqual(20, browser.run("return gantt.view.groups[1].marks.length"))
-            browser.screenshot("all")
+            browser.keep("all")
             self.assertEqual([], browser.errors())
 
-    def test_one_trace_says_what_is_missing(self):
+    def test_cards_state_the_figures_of_the_commands(self):
+        with self.browse("pair.html") as browser:
+            cards = browser.run(CARDS)
+            # Of the measured Trace, and the prediction's below; without a price, a dash.
+            self.assertEqual(["Throughput", "1750 tokens/s", "predicted 1900 tokens/s"], cards[3][::2] + [cards[3][3]])
+            self.assertEqual(["MFU", "31.0 %", "predicted 31.0 %"], cards[4][::2] + [cards[4][3]])
+            self.assertEqual(["Memory peak", "predicted", "2.00 GB", "of 8.00 GB (25 %), on rank 1"], cards[5])
+            self.assertEqual(["Cost per iteration", "measured", "–", "a datacenter names no price"], cards[6])
+            self.assertEqual(["Devices", "measured", "2", "one for each rank"], cards[7])
+            self.assertEqual("nats/token", cards[8][2].split(" ")[1])
+        with self.browse("folded.html") as browser:
+            cards = {card[0]: card[1:] for card in browser.run(CARDS)}
+            scaled = "emulated · bytes\u00a0÷\u00a0100"
+            self.assertEqual([scaled, "$0.0123", "predicted $0.0123"], cards["Cost per iteration"])
+            self.assertEqual([scaled, "768", "in 96 ranks"], cards["Devices"])
+            self.assertEqual([scaled, "2,345,678 tokens/s", "predicted 2,345,678 tokens/s"], cards["Throughput"])
+            self.assertEqual([scaled, "59 %"], cards["Machine busy"][:2])  # the last record: 0.55 + 2 x 0.02
+            self.assertEqual(0, browser.run("return document.querySelectorAll('.card.warns').length"))
+        with self.browse("replicas_once.html") as browser:
+            self.assertIn("too busy", browser.run("return document.querySelector('.card.warns').innerText"))
+
+    def test_what_has_nothing_to_show_is_left_out(self):
         with self.browse("predicted.html") as browser:
-            browser.screenshot("predicted")
+            browser.keep("predicted")
             self.assertEqual([], browser.errors())
-            self.assertIn("nothing to hold it against", browser.run("return document.getElementById('prediction').innerText"))
-            self.assertIn("records no loss", browser.run("return document.getElementById('learning').innerText"))
+            self.assertEqual(["timeline", "breakdown", "inputs"], browser.run(SECTIONS))
+            links = browser.run("return [...document.querySelectorAll('.contents a')].map((a) => a.hash)")
+            self.assertEqual(["#timeline", "#breakdown", "#inputs"], links)
+
+    def test_many_ranks_are_folded_and_open(self):
+        with self.browse("folded.html") as browser:
+            browser.keep("folded")
+            self.assertEqual([], browser.errors())
+            stages = [f"stage {s} 24 ranks · {place}" for s, place in enumerate(("oregon", "oregon", "iowa", "virginia"))]
+            links = [f"stage {a} → {b} 24 links" for a in range(3) for b in (a + 1,)]
+            self.assertEqual(stages, browser.run(ROWS)[:4])
+            self.assertEqual(10, len(browser.run(ROWS)))
+            for text in links:
+                self.assertIn(text, browser.run(ROWS))
+            # Every interval of all ranks is counted, shown or not: 24 pipelines of 4 stages and 16 microbatches, in two Traces.
+            self.assertEqual(f"{2 * 24 * 4 * 16:,} matches", browser.run(SEARCH, "F"))
+            self.assertEqual("32 matches", browser.run(SEARCH, "rank:30 F"))
+            browser.run(SEARCH, "")
+            # What the row says is what its ranks do: at the start, all of stage 0 run the first forward.
+            x, y = browser.run(FOLD, 0)
+            browser.mouse(("move", x + 3, y))
+            tip = browser.run("return document.getElementById('tooltip').innerText")
+            for words in ("stage 0", "predicted", "24 ranks · oregon", "Forward", "100 %", "open 24 rows"):
+                self.assertIn(words, tip)
+            browser.mouse(("move", x - 20, y), ("down",), ("up",))
+            rows = browser.run(ROWS)
+            self.assertEqual(34, len(rows))
+            self.assertEqual([f"rank {rank} stage 0 · pipeline {rank} · oregon" for rank in range(24)], rows[1:25])
+            self.assertEqual(34, browser.run("return gantt.view.groups[1].lanes.length"))  # in both Traces
+            browser.keep("folded-open")
+            browser.mouse(("move", *browser.place_of("predicted", "0F3")))
+            tip = browser.run("return document.getElementById('tooltip').innerText")
+            for words in ("Forward", "0F3", "rank 0"):
+                self.assertIn(words, tip)
+            x, y = browser.run(FOLD, 0)
+            browser.mouse(("move", x - 20, y), ("down",), ("up",))
+            self.assertEqual(10, len(browser.run(ROWS)))
+            browser.run("const r = document.getElementById('rows'); r.value = 'pipeline'; r.dispatchEvent(new Event('change'))")
+            self.assertEqual("pipeline 0 4 ranks · oregon, iowa, virginia", browser.run(ROWS)[0])
+            self.assertEqual(24, len(browser.run(ROWS)))
+
+    def test_the_height_of_a_folded_row_is_the_share_of_its_ranks(self):
+        with self.browse("folded.html") as browser:
+            # Over the whole iteration, what the columns add up to is what the breakdown says of the same ranks.
+            shares = browser.run("""const stack = gantt.view.groups[0].lanes[2].stack, [from, to] = gantt.scale.domain();
+                const sum = d3.sum(stack.kinds, (kind) => d3.sum(stack.shares.get(kind))) / gantt.plot_width;
+                const ranks = d3.range(48, 72).map((rank) => data.traces[0].breakdown.find((row) => row.rank === rank).compute_ns);
+                const sums = d3.sum(gantt.view.groups[0].lanes[2].members, ({tracks}) => d3.sum(tracks, (track) => d3.sum(track.starts,
+                  (start, i) => ['REDUCE_GRAD'].includes(track.item(i).action.kind) ? 0 : track.ends[i] - start))) / 24;
+                return [sum, d3.mean(ranks) / (to - from), sums / (to - from)]""")
+            self.assertAlmostEqual(shares[1], shares[2], delta=0.001)
+            self.assertGreaterEqual(shares[0] + 0.002, shares[1])  # and sums of gradients
+
+    def test_keys_open_folded_rows(self):
+        with self.browse("folded.html") as browser:
+            browser.tab_to("gantt")
+            browser.press("ArrowDown", "ArrowDown", "Enter")
+            rows = browser.run(ROWS)
+            self.assertEqual("rank 24 stage 1 · pipeline 0 · oregon", rows[2])
+            browser.press("Enter")
+            self.assertEqual(10, len(browser.run(ROWS)))
+
+    def test_the_breakdown_folds_too(self):
+        with self.browse("folded.html") as browser:
+            lines = "return document.querySelectorAll('#breakdown tbody tr').length"
+            self.assertEqual(4 * 2, browser.run(lines))
+            browser.run("document.querySelector('#breakdown button.opener').click()")
+            self.assertEqual(4 * 2 + 24 * 2, browser.run(lines))
+            self.assertIn("rank 23", browser.run("return document.getElementById('breakdown').innerText"))
+            browser.run("document.querySelector('#breakdown button.opener').click()")
+            self.assertEqual(4 * 2, browser.run(lines))
+
+    def test_a_banner_says_where_a_timeline_is_cut(self):
+        with self.browse("cut.html") as browser:
+            browser.keep("cut")
+            self.assertEqual([], browser.errors())
+            banner = browser.run("return document.querySelector('#cuts .notice').innerText")
+            cut, whole = browser.run("const [mark] = gantt.view.groups[0].marks; return [mark.cut, mark.end]")
+            self.assertTrue(0 < cut < whole)
+            shown = browser.run("return data.traces[0].timeline.intervals")
+            for words in ("This timeline is cut", f"the first {cut * 1e-9:.0f} of ", f"{shown:,} of 15,000 intervals", "of iteration 1"):
+                self.assertIn(words, banner)
+            # Behind the cut nothing is said to be there or not to be there.
+            x = browser.run("return gantt.scale((gantt.view.groups[0].marks[0].cut + gantt.view.end) / 2)")
+            y = browser.run("const [entry] = gantt.view.groups[0].lanes; return entry.top + entry.height / 2")
+            browser.mouse(("move", x, y))
+            self.assertTrue(browser.run("return document.getElementById('tooltip').hidden"))
+            ground = "return [...document.getElementById('gantt').getContext('2d').getImageData(arguments[0], arguments[1], 1, 40).data].join()"
+            idle = browser.run(ground, 2, 2)
+            self.assertNotEqual(idle, browser.run(ground, round(x), round(y) - 12))
+        with self.browse("pair.html") as browser:
+            self.assertEqual(0, browser.run("return document.getElementById('cuts').childElementCount"))
+
+    def test_the_address_restores_the_view(self):
+        with self.browse("folded.html") as browser:
+            x, y = browser.run(FOLD, 2)
+            browser.mouse(("move", x - 20, y), ("down",), ("up",))
+            browser.run("gantt.show(1e9, 2e9)")
+            browser.run(SEARCH, "rank:50 B")
+            browser.run("document.getElementById('iteration').value = '1'; document.getElementById('iteration').dispatchEvent(new Event('change'))")
+            browser.run("gantt.show(1e9, 2e9); scrollTo({top: 700, behavior: 'instant'})")
+            state = "return [gantt.scale.domain(), gantt.view.choice, document.getElementById('search').value, Math.round(scrollY), arguments[0]]"
+            seen, rows = browser.run(state), browser.run(ROWS)
+            self.assertEqual(34, len(rows))
+            self.wait(browser, "return location.hash.includes('y=700') && location.hash.includes('from=')")
+            address = browser.run("return location.hash")
+            for part in ("iteration=1", "from=1000000000", "to=2000000000", "open=0.2.0", "find=rank%3A50%20B"):
+                self.assertIn(part, address)
+        with self.browse("folded.html", hash=address) as browser:
+            self.wait(browser, "return scrollY > 600")
+            self.assertEqual([seen, rows], [browser.run(state), browser.run(ROWS)])
+            self.assertEqual([], browser.errors())
+            # A link to a section moves the page and keeps the view.
+            browser.run("document.querySelector('.contents a[href=\"#inputs\"]').click()")
+            self.wait(browser, "return location.hash.includes('from=1000000000') && scrollY > 1000")
+            self.assertEqual(seen[0], browser.visible())
+
+    def test_an_address_that_means_nothing_opens_the_page(self):
+        for hash in ("#nonsense", "#iteration=99&from=x&to=-1&open=7.7&rows=up&y=%", "#breakdown&from=5&to=1", "#%E0%A4%A"):
+            with self.browse("folded.html", hash=hash) as browser:
+                self.assertEqual([], browser.errors(), hash)
+                self.assertEqual(10, len(browser.run(ROWS)), hash)
+                self.assertEqual(0, browser.visible()[0], hash)
+
+    def test_a_section_in_the_address_is_scrolled_to(self):
+        with self.browse("replicas.html", hash="#prediction&from=1000000000&to=2000000000") as browser:
+            self.wait(browser, "return Math.abs(document.getElementById('prediction').getBoundingClientRect().top) < 60")
+            self.assertEqual([1e9, 2e9], browser.visible())
+
+    def test_labels_stay_beside_their_rows(self):
+        # A label of a datacenter with a long name, and its detail: neither over the other, nor over the bars.
+        for width in (600, 900, 1280):
+            with self.browse("long_names.html", width) as browser:
+                browser.keep(f"long-names-{width}")
+                drawn = browser.run(TEXTS)
+                self.assertEqual([], browser.errors())
+                self.assertGreater(len(drawn), 8)
+                room = browser.run("return gantt.narrow ? gantt.canvas.clientWidth : gantt.gutter")
+                for text, left, y, size in drawn:
+                    self.assertLessEqual(left + size, room + 1, text)
+                for a in drawn:
+                    for b in drawn:
+                        if a is not b and abs(a[2] - b[2]) < 5:
+                            self.assertTrue(a[1] + a[3] <= b[1] + 1 or b[1] + b[3] <= a[1] + 1, f"{a} over {b}")
+
+    def test_nothing_hangs_out_at_600_pixels(self):
+        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "long_names"):
+            with self.browse(page + ".html", 600) as browser:
+                browser.keep("600-" + page)
+                self.assertEqual([], browser.errors(), page)
+                self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"), page)
+                self.assertEqual([], browser.run(HANGING), page)
 
     def test_a_run_of_graphs_shows_names_and_where_time_goes(self):
         with self.browse("graphs.html") as browser:
-            browser.screenshot("graphs")
+            browser.keep("graphs")
             self.assertEqual([], browser.errors())
             rows = browser.run("return gantt.view.groups[0].lanes.map((l) => l.lane.label + ' ' + l.lane.detail)")
             of_rank = ["host", "accelerator", "communicator", "receives", "dimension 0", "dimension 1"]
@@ -273,20 +399,20 @@ class ReportTest(unittest.TestCase):
             tip = browser.run("return document.getElementById('tooltip').innerText")
             for words in ("Collective or send", "rank 0 · communicator", "67.1 MB", "predicted"):
                 self.assertIn(words, tip)
-            browser.screenshot("graphs-hover")
+            browser.keep("graphs-hover")
 
     def test_a_rank_that_stands_for_all_says_so(self):
         with self.browse("graphs_once.html", 390) as browser:
-            browser.screenshot("graphs-narrow")
+            browser.keep("graphs-narrow")
             self.assertEqual([], browser.errors())
             self.assertIn("accelerator · for 16 ranks", browser.run("return gantt.view.groups[0].lanes[1].lane.detail"))
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
         with self.browse("graphs.html", 1280, 900, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
-            browser.screenshot("graphs-dark")
+            browser.keep("graphs-dark")
 
     def test_replicas_are_told_apart(self):
         with self.browse("replicas.html") as browser:
-            browser.screenshot("replicas")
+            browser.keep("replicas")
             self.assertEqual([], browser.errors())
             text = browser.run("return document.body.innerText")
             for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 microbatches each", "Sum of gradients",
@@ -302,7 +428,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([1e9, 2e9], browser.visible())
             self.assertEqual(30, browser.run("return gantt.view.groups[1].lanes.length"))
             browser.run("gantt.show(2.6e9, 3.8e9)")
-            browser.screenshot("replicas-by-pipeline")
+            browser.keep("replicas-by-pipeline")
             browser.run("document.getElementById('links').click()")
             self.assertEqual(12, browser.run("return gantt.view.groups[1].lanes.length"))
             self.assertEqual(whole[0], 0)
@@ -311,7 +437,7 @@ class ReportTest(unittest.TestCase):
         with self.browse("replicas.html") as browser:
             badges = """return [...document.querySelectorAll(arguments[0] + ' .badge.emulated')].map((b) => b.textContent)"""
             whole = "emulated · bytes\u00a0÷\u00a0100"
-            for figure, count in ((".card", 2), ("#machine", 1), ("#breakdown .legend", 1), ("#prediction th", 1),
+            for figure, count in ((".card", 3), ("#machine", 1), ("#breakdown .legend", 1), ("#prediction th", 1),
                                   ("#prediction .chart", 1), (".commands", 1)):
                 self.assertEqual([whole] * count, browser.run(badges, figure), figure)
             self.assertEqual(["emulated"] * 12, browser.run(badges, "#breakdown td"))
@@ -331,7 +457,7 @@ class ReportTest(unittest.TestCase):
                           "from this rank's arrival", "each rank adds", "predicted"):
                 self.assertIn(words, tip)
             self.assertNotIn("bps", tip)
-            browser.screenshot("sums")
+            browser.keep("sums")
 
     def test_a_share_of_the_loss_is_not_drawn(self):
         with self.browse("pair.html") as browser:
@@ -361,7 +487,7 @@ class ReportTest(unittest.TestCase):
             self.assertGreater(browser.visible()[0], zoomed[0])
             browser.press("ArrowLeft", "-")
             self.assertAlmostEqual((whole[1] - whole[0]) / 1.5, browser.visible()[1] - browser.visible()[0], delta=1)
-            browser.screenshot("keys")
+            browser.keep("keys")
             browser.press("0")
             self.assertEqual(whole, browser.visible())
 
@@ -375,7 +501,7 @@ class ReportTest(unittest.TestCase):
             six = browser.run(elements)
             browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
                            s.dispatchEvent(new Event('change'))""")
-            browser.screenshot("replicas-all")
+            browser.keep("replicas-all")
             canvases = browser.run("return [...document.querySelectorAll('canvas')].map((c) => c.width * c.height)")
             items, bars = browser.run(ITEMS), browser.run(BARS)
             print(f"{items} intervals: {six} elements ({once} of one iteration), {sum(canvases)} pixels, {bars} bars")
@@ -400,12 +526,12 @@ class ReportTest(unittest.TestCase):
             print(f"{items} intervals: {bars} bars")
             self.assertGreater(items, 200_000)
             self.assertLess(bars, 15_000)  # columns of pixels, not intervals
-            browser.screenshot("large")
+            browser.keep("large")
 
     def test_narrow_and_dark(self):
         for page in ("pair", "replicas"):
             with self.browse(page + ".html", 390, 844, "--blink-settings=preferredColorScheme=0") as browser:
-                browser.screenshot("narrow-" + page)
+                browser.keep("narrow-" + page)
                 self.assertEqual([], browser.errors())
                 self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), 390)
                 ground = browser.run("return getComputedStyle(document.body).backgroundColor")
@@ -431,13 +557,11 @@ COLOURS = """const canvas = document.querySelectorAll('#maps canvas')[1], pen = 
 
 class HeatMapTest(unittest.TestCase):
     def browse(self, width=1280):
-        browser = Browser(self.id().split(".")[-1], width, 900)
-        browser.open("heat_map.html")
-        return browser
+        return ReportBrowser(self.id().split(".")[-1], "heat_map.html", width, 900)
 
     def test_a_cell_tells_who_sends_how_much(self):
         with self.browse() as browser:
-            browser.screenshot("heat-map")
+            browser.keep("heat-map")
             self.assertEqual([], browser.errors())
             self.assertEqual("GPU 0 → GPU 1: tensor 8.00 KB", browser.run(POINT, 1, 0))
             self.assertEqual("GPU 2 → GPU 6: data 100 B", browser.run(POINT, 6, 2))
@@ -451,7 +575,7 @@ class HeatMapTest(unittest.TestCase):
 
     def test_a_phone_shows_all_of_it(self):
         with self.browse(width=390) as browser:
-            browser.screenshot("heat-map-narrow")
+            browser.keep("heat-map-narrow")
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
 
@@ -476,13 +600,11 @@ AXIS = """return [...document.querySelectorAll('#streams svg text')].filter((t) 
 
 class StreamsTest(unittest.TestCase):
     def browse(self, width=1280, *flags):
-        browser = Browser(self.id().split(".")[-1], width, 900, *flags)
-        browser.open("streams.html")
-        return browser
+        return ReportBrowser(self.id().split(".")[-1], "streams.html", width, 900, *flags)
 
     def test_a_block_tells_when_its_operator_runs(self):
         with self.browse() as browser:
-            browser.screenshot("streams")
+            browser.keep("streams")
             self.assertEqual([], browser.errors())
             self.assertEqual("FC2d: 0.0 µs to 500.0 µs, 500.0 µs", browser.run(BLOCK, 0))
             self.assertEqual("FC2w: 900.0 µs to 1.50 ms, 600.0 µs", browser.run(BLOCK, 4))
@@ -494,9 +616,9 @@ class StreamsTest(unittest.TestCase):
 
     def test_dark_and_on_a_phone(self):
         with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
-            browser.screenshot("streams-dark")
+            browser.keep("streams-dark")
         with self.browse(390) as browser:
-            browser.screenshot("streams-narrow")
+            browser.keep("streams-narrow")
             self.assertEqual("0.0 µs 1.00 ms 2.00 ms", browser.run(AXIS))
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
@@ -512,13 +634,11 @@ POINTS = "return document.querySelectorAll('#charts svg')[arguments[0]].querySel
 
 class SweepTest(unittest.TestCase):
     def browse(self, width=1280, *flags):
-        browser = Browser(self.id().split(".")[-1], width, 900, *flags)
-        browser.open("sweep.html")
-        return browser
+        return ReportBrowser(self.id().split(".")[-1], "sweep.html", width, 900, *flags)
 
     def test_a_line_per_schedule_tells_its_values(self):
         with self.browse() as browser:
-            browser.screenshot("sweep")
+            browser.keep("sweep")
             self.assertEqual([], browser.errors())
             self.assertEqual(2, browser.run("return document.querySelectorAll('#charts svg').length"))
             self.assertEqual(7, browser.run(POINTS, 0))  # 2 lines of 4, one value infeasible
@@ -537,9 +657,9 @@ class SweepTest(unittest.TestCase):
 
     def test_dark_and_on_a_phone(self):
         with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
-            browser.screenshot("sweep-dark")
+            browser.keep("sweep-dark")
         with self.browse(390) as browser:
-            browser.screenshot("sweep-narrow")
+            browser.keep("sweep-narrow")
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
 
@@ -548,8 +668,8 @@ def main():
     arguments = sys.argv[1:]
     if not arguments:
         sys.exit(__doc__)
-    if not shutil.which("chromedriver") or not (shutil.which("chromium") or shutil.which("google-chrome")):
-        print("SKIPPED: chromium or chromedriver is missing (apt-get install chromium chromium-driver)")
+    if missing():
+        print("SKIPPED: " + missing())
         return
     sample_report = os.path.abspath(arguments.pop(0))
     ARTIFACTS = os.path.join(os.path.dirname(sample_report), "artifacts")

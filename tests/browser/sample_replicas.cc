@@ -92,9 +92,14 @@ std::vector<trace::Interval> noisy_iteration(const plan::Plan& plan, const graph
 
 }  // namespace
 
-Result<std::vector<trace::Trace>> sample_replicas(int iterations) {
-  const plan::Plan plan =
-      TRY(cost::make_plan(TRY(plan::parse_job(kJob, "three-datacenters.toml"))));
+Result<std::vector<trace::Trace>> sample_replicas(int iterations, int32_t pipelines) {
+  plan::Job job = TRY(plan::parse_job(kJob, "three-datacenters.toml"));
+  for (cluster::Datacenter& datacenter : job.cluster.datacenters) {
+    datacenter.nodes = datacenter.nodes * pipelines / job.parallelism.data;
+  }
+  job.parallelism.data = pipelines;
+  job.training.global_batch = 16 * pipelines;
+  const plan::Plan plan = TRY(cost::make_plan(job));
   trace::Trace predicted = TRY(sim::simulate(plan)).trace;
   predicted.header.version = "0.1.0";
   predicted.header.command = "tombolo simulate three-datacenters.toml --out predicted.jsonl";

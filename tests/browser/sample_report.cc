@@ -4,6 +4,8 @@
 //   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html,
 //                            replicas.html (predicted and emulated, 6 iterations),
 //                            replicas_once.html (1 iteration),
+//                            folded.html (96 ranks, 2 iterations), cut.html (half of a timeline),
+//                            long_names.html (of datacenters),
 //                            graphs.html, graphs_once.html (one rank for all), heat_map.html,
 //                            streams.html, sweep.html
 //
@@ -182,16 +184,39 @@ class Runner {
 
 Status write_reports(const std::string& folder) {
   const plan::Plan plan = TRY(cost::make_plan(TRY(plan::parse_job(kJob, "two-datacenters.toml"))));
-  const auto save = [&](const char* name, const std::vector<trace::Trace>& traces) -> Status {
-    return write_file(folder + "/" + name, TRY(report::render_html({}, traces)));
+  const auto save = [&](const char* name, const std::vector<trace::Trace>& traces,
+                        const report::Options& options = {}) -> Status {
+    return write_file(folder + "/" + name, TRY(report::render_html(options, traces)));
   };
   using enum trace::Provenance;
   const trace::Trace predicted = Runner({}, plan).run();
   const trace::Trace measured = Runner({kMeasured, 20, 8, 0.12, true}, plan).run();
   TRY(save("predicted.html", {predicted}));
-  TRY(save("pair.html", {measured, predicted}));
+  // Neither datacenter names a price.
+  const report::Figures slow{.tokens_per_s = 1750,
+                             .mfu = 0.31,
+                             .cost = {},
+                             .devices = 2,
+                             .memory_peak = 2_GB,
+                             .memory = 8_GB,
+                             .memory_rank = 1};
+  report::Figures fast = slow;
+  fast.tokens_per_s = 1900;
+  TRY(save("pair.html", {measured, predicted}, {.figures = {slow, fast}}));
   TRY(save("replicas.html", TRY(sample_replicas(6))));
+  std::vector<trace::Trace> long_names = TRY(sample_replicas(1));
+  for (trace::Trace& trace : long_names) {
+    for (trace::RankLabel& label : trace.header.ranks) label.datacenter += "-availability-zone-1b";
+  }
+  TRY(save("long_names.html", long_names));
   TRY(save("replicas_once.html", TRY(sample_replicas(1))));
+  const report::Figures priced{.tokens_per_s = 2'345'678,
+                               .mfu = 0.456,
+                               .cost = Dollars{0.0123},
+                               .devices = 768,
+                               .memory_peak = 70_GB,
+                               .memory = 80_GB};
+  TRY(save("folded.html", TRY(sample_replicas(2, 24)), {.figures = {priced, priced}}));
   const trace::Trace graphs = TRY(report::sample_graphs(false));
   TRY(save("graphs.html", {graphs}));
   const trace::Trace graphs_once = TRY(report::sample_graphs(true));
@@ -204,7 +229,9 @@ Status write_reports(const std::string& folder) {
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();
   large.header.byte_scale = 20;
   large.header.name = "large </script><b>hostile</b>";
-  return save("large.html", {Runner({.microbatches = 833}, plan).run(), large});
+  const trace::Trace expected = Runner({.microbatches = 833}, plan).run();
+  TRY(save("cut.html", {expected}, {.timeline_bytes = 50'000}));
+  return save("large.html", {expected, large});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 """What `tombolo plan` writes, every other command takes; and what two of them say of one plan is the same number."""
 import json
+import os
+import re
 import unittest
 
 from program import ROOT, Case
@@ -111,6 +113,16 @@ class OneTruth(Case):
             self.assertAlmostEqual(swept[key] / estimated[key], 1, places=9)
         return estimated
 
+    def reported(self, simulated, devices):
+        """The cards of a page have the very figures that `simulate` answers."""
+        self.ok("report", "predicted.jsonl", "--out", "page.html")
+        with open(os.path.join(self.folder, "page.html"), encoding="utf-8") as page:
+            data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read(), re.S).group(1))
+        figures = data["traces"][0]["figures"]
+        for ours, theirs in (("tokens_per_s", "tokens_per_s"), ("mfu", "mfu"), ("cost_usd", "cost_usd"), ("memory_peak_bytes", "peak_memory_bytes")):
+            self.assertEqual(figures[ours], simulated[theirs], ours)
+        self.assertEqual(figures["devices"], devices)
+
     def check(self, job, network=False, exports=True, graphs=True):
         printed = self.planned(job)
         several = len(printed["placement"]) > 1 or "tensor_per_stage" in printed["parallelism"]
@@ -118,7 +130,8 @@ class OneTruth(Case):
             with self.subTest(file=file):
                 estimated = self.same_figures(printed, file)
                 self.assertIn("predicted iteration", self.ok("estimate", file))
-                simulated = self.json("simulate", file, "--check")
+                simulated = self.json("simulate", file, "--check", "--out", "predicted.jsonl")
+                self.reported(simulated, printed["devices"])
                 self.assertEqual(simulated["violations"], [])
                 self.assertAlmostEqual(simulated["iteration_ns"] * 1e-9, printed["iteration_s"], places=9)
                 for ours, theirs in (("tokens_per_s", "throughput"), ("mfu", "mfu"), ("cost_usd", "cost_usd")):

@@ -1,17 +1,50 @@
 #include <CLI/CLI.hpp>
+#include <optional>
 
 #include "base/file.h"
+#include "predict/cost/worth.h"
+#include "spec/schedule/schedule.h"
+#include "spec/trace/compare.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/words.h"
 #include "ui/evidence_commands/evidence_commands.h"
 #include "ui/report/report.h"
 
 namespace tombolo::evidence_commands {
+namespace {
+
+// What `tombolo simulate` says of such an iteration; nothing of a Trace without a Plan.
+Result<std::optional<report::Figures>> figures_of(const trace::Trace& trace) {
+  const std::optional<plan::Plan> plan = TRY(report::plan_of(trace));
+  const auto times = trace::warm_iterations(trace);
+  if (!plan || times.empty()) return std::optional<report::Figures>();
+  const cost::Worth worth = cost::worth_of(*plan, seconds(trace::median_iteration(times)));
+  report::Figures figures{.tokens_per_s = worth.tokens_per_s,
+                          .mfu = worth.mfu,
+                          .cost = worth.cost.total(),
+                          .devices = plan->devices(),
+                          .memory_peak = {},
+                          .memory = {}};
+  if (!plan->has_model()) return std::optional(figures);
+  if (const Result<schedule::Schedule> schedule = schedule::build(*plan)) {
+    const cost::MemoryPeak peak = cost::memory_peak(*plan, schedule::peak_memory(*plan, *schedule));
+    figures.memory_peak = peak.bytes;
+    figures.memory = peak.capacity;
+    figures.memory_rank = peak.rank;
+  }
+  return std::optional(figures);
+}
+
+}  // namespace
 
 Status report(const ReportOptions& options, std::ostream& out) {
   std::vector<trace::Trace> traces;
-  for (const std::string& path : options.traces) traces.push_back(TRY(trace::read_trace(path)));
-  const std::string page = TRY(report::render_html({.title = options.title}, traces));
+  report::Options page_options{.title = options.title};
+  for (const std::string& path : options.traces) {
+    traces.push_back(TRY(trace::read_trace(path)));
+    page_options.figures.push_back(TRY(figures_of(traces.back())));
+  }
+  const std::string page = TRY(report::render_html(page_options, traces));
   TRY(write_file(options.out, page));
   out << "report: " << options.out << "\n";
   return {};

@@ -1,4 +1,6 @@
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "spec/plan/plan_file.h"
 #include "ui/report/figures.h"
@@ -107,21 +109,43 @@ std::string layers_text(const model::Slice& slice) {
 std::string or_dash(Seconds s) { return s.value > 0 ? brief(s) : "–"; }
 std::string or_dash(Bytes b) { return b.value > 0 ? brief(b) : "–"; }
 
+// "0, 3, 5–7": of three in a row or more only the ends.
+class Numbers {
+ public:
+  void add(int32_t number) {
+    if (spans_.empty() || spans_.back().second + 1 != number) spans_.emplace_back(number, number);
+    spans_.back().second = number;
+  }
+  std::string text() const {
+    std::string out;
+    for (const auto& [first, last] : spans_) {
+      if (!out.empty()) out += ", ";
+      out += fmt::format("{}", first);
+      if (last > first) out += fmt::format("{}{}", last > first + 1 ? "–" : ", ", last);
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<int32_t, int32_t>> spans_;
+};
+
 // Of a stage, the replicas whose devices take this time.
 Value::Table stage_row(const Plan& plan, int32_t stage, const plan::StageCost& cost) {
-  std::string ranks, places, devices;
+  Numbers ranks;
+  std::string places, devices;
   const auto append_new = [](std::string& list, const std::string& name) {
     if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
   };
   for (const int32_t rank : plan.replicas_of(stage)) {
     if (&plan.cost_on(rank, stage) != &cost) continue;
-    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+    ranks.add(rank);
     append_new(places, plan.ranks[static_cast<size_t>(rank)].datacenter);
     append_new(devices, plan.device_of(rank).name);
   }
   const plan::Stage& all = plan.stages[static_cast<size_t>(stage)];
   return {{"stage", stage},
-          {"ranks", ranks},
+          {"ranks", ranks.text()},
           {"datacenter", places},
           {"device", devices},
           {"layers", plan.has_model() ? layers_text(all.slice) : "–"},
@@ -212,6 +236,7 @@ Value plan_tables(const Plan& plan) {
   facts.push_back(training_facts(plan));
   return Value::Table{{"summary", summary(plan)},
                       {"replicas", int64_t{plan.replicas()}},
+                      {"ranks", static_cast<int64_t>(plan.ranks.size())},
                       {"cost_source", std::string(to_name(plan.cost_source))},
                       {"cost_sentence", explain(plan.cost_source)},
                       {"facts", std::move(facts)},

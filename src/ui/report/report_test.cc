@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "spec/trace/machine_words.h"
 #include "support/page_data.h"
 #include "ui/report/template.h"
 
@@ -129,6 +130,35 @@ TEST(Report, WorksWithOneTrace) {
   EXPECT_TRUE(at(data, "plan").is_null());
   // A single iteration is all there is: it is not called warm-up.
   EXPECT_EQ(at(at(at(at(data, "traces"), 0), "summary"), "iterations"), Value(1));
+}
+
+// They are the commands' own; of two Traces each has its, wherever it stands. What is not known is null.
+TEST(Report, ShowsTheFiguresThatItIsGiven) {
+  const std::vector<Trace> traces = {make_trace(Provenance::kMeasured, {20}),
+                                     make_trace(Provenance::kPredicted, {10})};
+  const Figures measured{.tokens_per_s = 12,
+                         .mfu = {},
+                         .cost = Dollars{3},
+                         .devices = 4,
+                         .memory_peak = 5_GB,
+                         .memory = 6_GB,
+                         .memory_rank = 1};
+  const Value data = data_of(*render_html({.figures = {measured, std::nullopt}}, traces));
+  EXPECT_TRUE(at(at(at(data, "traces"), 0), "figures").is_null());
+  const Value& shown = at(at(at(data, "traces"), 1), "figures");
+  EXPECT_EQ(to_json(shown, -1),
+            R"({"tokens_per_s":12.0,"mfu":null,"cost_usd":3.0,"devices":4,)"
+            R"("memory_peak_bytes":5000000000.0,"memory_bytes":6000000000.0,"memory_rank":1})");
+}
+
+TEST(Report, SaysHowBusyTheMachineWas) {
+  Trace trace = make_trace(Provenance::kEmulated, {20});
+  EXPECT_TRUE(at(at(at(data_of(*render_html({}, {&trace, 1})), "traces"), 0), "busy").is_null());
+  trace.records = {{trace::kCpuBusyRecord, 1, 0, {}, 0.875}, {trace::kTooBusyRecord, 1, 0, {}, 1}};
+  const Value data = data_of(*render_html({}, {&trace, 1}));
+  const Value& busy = at(at(at(data, "traces"), 0), "busy");
+  EXPECT_EQ(at(busy, "busy_share"), Value(0.875));
+  EXPECT_EQ(at(busy, "too_busy"), Value(true));
 }
 
 TEST(Report, EqualTracesGiveEqualBytes) {

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "ui/report/figures.h"
 
@@ -111,6 +113,7 @@ Value describe_lane(const Trace& trace, const LaneKey& key) {
                       from ? fmt::format("stage {} · {}{}", from->stage, pipeline, from->datacenter)
                            : std::string());
     lane.emplace_back("device", from ? from->device : std::string());
+    lane.emplace_back("datacenter", from ? from->datacenter : std::string());
     return lane;
   }
   const trace::RankLabel* to = label_of(trace, peer);
@@ -142,6 +145,41 @@ std::map<LaneKey, int64_t> number_lanes(const Trace& trace) {
   for (auto& [key, number] : lanes) number = next++;
   return lanes;
 }
+
+uint64_t zigzag(int64_t n) {
+  return n < 0 ? (static_cast<uint64_t>(-(n + 1)) << 1) + 1 : static_cast<uint64_t>(n) << 1;
+}
+
+// The intervals of a lane in an iteration, as timeline.h says.
+class Row {
+ public:
+  void add(int64_t action, int64_t start, int64_t duration, int64_t bytes) {
+    append(zigzag(action - action_));
+    append(zigzag(start - end_));
+    append(static_cast<uint64_t>(duration));
+    append(bytes == bytes_ ? 0 : static_cast<uint64_t>(bytes) + 1);
+    action_ = action;
+    end_ = start + duration;
+    bytes_ = bytes;
+  }
+  size_t size() const { return text_.size(); }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void append(uint64_t number) {
+    for (; number >= 32; number /= 32) text_ += kDigits[32 + number % 32];
+    text_ += kDigits[number];
+  }
+
+  std::string text_;
+  int64_t action_ = 0, end_ = 0, bytes_ = 0;
+};
+
+// Of one iteration.
+struct Rows {
+  std::vector<Row> of_lane;
+  std::optional<SimDuration> cut;  // from here on, after its start, intervals are left out
+};
 
 // "loss" is the mean over all replicas; each one's own share of it would be a second, noisier
 // curve.
@@ -195,14 +233,15 @@ std::vector<int64_t> matching_iterations(const Trace& trace, const std::vector<i
   return out;
 }
 
-Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
+Value timeline(const Trace& trace, const std::vector<int64_t>& iterations, size_t bytes_max) {
   const std::map<LaneKey, int64_t> lanes = number_lanes(trace);
   const std::vector<trace::IterationTime> times = trace::iteration_times(trace);
-  std::map<int64_t, Value::Array> rows;
-  for (const int64_t iteration : iterations) rows[iteration];
+  std::map<int64_t, Rows> rows;
+  for (const int64_t iteration : iterations) rows[iteration].of_lane.resize(lanes.size());
   std::map<std::tuple<action::Action, std::string, Lane>, int64_t> action_numbers;
   Value::Array actions;
-  size_t embedded = 0, prompts = 0;  // both bounded
+  size_t bytes = 0, prompts = 0;  // both bounded
+  int64_t shown = 0, left_out = 0;
 
   for (const Interval& i : trace.intervals) {
     // The iteration it belongs to, or the last one that started before it.
@@ -214,40 +253,52 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
     } else if (home != times.begin()) {
       --home;
     }
-    const auto row = rows.find(home->iteration);
-    if (row == rows.end()) continue;
-    if (i.iteration > 0 && embedded++ >= kIntervalsMax) continue;
+    const auto found = rows.find(home->iteration);
+    if (found == rows.end()) continue;
+    Rows& row = found->second;
+    const SimDuration after = i.start - home->start;
     const bool is_prompt = i.action.kind == action::ActionKind::kPrompt;
-    if (is_prompt && prompts++ >= kIntervalsMax) continue;
+    const bool full = bytes >= bytes_max;
+    if (full && !row.cut) row.cut = after;
+    if (full || (is_prompt && prompts++ >= kIntervalsMax)) {
+      ++left_out;
+      continue;
+    }
     const bool is_node = i.action.kind == action::ActionKind::kNode;
     const auto [action, is_new] = action_numbers.try_emplace(
         {i.action, is_node ? to_text(i.origin) : "", is_node ? i.lane : Lane{}},
         static_cast<int64_t>(actions.size()));
-    if (is_new) actions.push_back(is_node ? describe_node(i) : Value(to_text(i.action)));
-    for (const int64_t number : {lanes.at(lane_of(i)), action->second, (i.start - home->start).ns,
-                                 (i.end - i.start).ns, i.bytes}) {
-      row->second.emplace_back(number);
+    if (is_new) {
+      actions.push_back(is_node ? describe_node(i) : Value(to_text(i.action)));
+      bytes += is_node ? to_text(i.origin).size() + 40 : 10;
     }
+    Row& lane = row.of_lane[static_cast<size_t>(lanes.at(lane_of(i)))];
+    const size_t before = lane.size();
+    lane.add(action->second, after.ns, (i.end - i.start).ns, i.bytes);
+    bytes += lane.size() - before;
+    ++shown;
   }
 
   Value::Array lane_values;
   for (const auto& [key, number] : lanes) lane_values.push_back(describe_lane(trace, key));
   Value::Array iteration_values;
   for (const trace::IterationTime& time : times) {
-    const auto row = rows.find(time.iteration);
-    if (row == rows.end()) continue;
-    iteration_values.push_back(Value::Table{{"iteration", time.iteration},
-                                            {"start_ns", time.start.ns},
-                                            {"duration_ns", (time.end - time.start).ns},
-                                            {"rows", std::move(row->second)}});
+    const auto found = rows.find(time.iteration);
+    if (found == rows.end()) continue;
+    Value::Array texts;
+    for (Row& row : found->second.of_lane) texts.emplace_back(row.take());
+    Value::Table iteration{{"iteration", time.iteration},
+                           {"start_ns", time.start.ns},
+                           {"duration_ns", (time.end - time.start).ns},
+                           {"rows", std::move(texts)}};
+    if (const auto cut = found->second.cut) iteration.emplace_back("cut_ns", cut->ns);
+    iteration_values.push_back(std::move(iteration));
   }
-  const auto beyond = [](size_t count) {
-    return static_cast<int64_t>(count - std::min(count, kIntervalsMax));
-  };
   return Value::Table{{"lanes", std::move(lane_values)},
                       {"actions", std::move(actions)},
                       {"iterations", std::move(iteration_values)},
-                      {"intervals_left_out", beyond(embedded) + beyond(prompts)}};
+                      {"intervals", shown},
+                      {"intervals_left_out", left_out}};
 }
 
 Value iteration_curve(const Trace& trace) {

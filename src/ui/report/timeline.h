@@ -1,11 +1,13 @@
 // The part of a Trace that the page draws: lanes, and the intervals of some iterations.
 //
 // A page of a long run would be too large to open, so at most kIterationsMax iterations are
-// embedded: the first and last ones, where runs differ, and evenly spaced ones between. The page
-// says how many were left out.
+// embedded: the first and last ones, where runs differ, and evenly spaced ones between. Of an iteration
+// everything is embedded, up to kTimelineBytes: about a million intervals. The page says what was left out,
+// and marks where a timeline is cut.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/value.h"
@@ -14,8 +16,9 @@
 namespace tombolo::report {
 
 inline constexpr size_t kIterationsMax = 60;
-inline constexpr size_t kIntervalsMax = 100'000;  // about 35 bytes each in the page
-inline constexpr size_t kPointsMax = 2'000;       // of a curve
+inline constexpr size_t kIntervalsMax = 100'000;  // of several iterations together, and of prompts
+inline constexpr size_t kTimelineBytes = 14'000'000;  // intervals and names: about 13 bytes each
+inline constexpr size_t kPointsMax = 2'000;           // of a curve
 
 // `max` of `count` positions, in order: a third from the start, a third from the end, the rest
 // evenly between. All of them where they fit.
@@ -30,20 +33,32 @@ std::vector<int64_t> matching_iterations(const trace::Trace& trace,
                                          const std::vector<int64_t>& chosen);
 
 // {"lanes": [{"kind", "rank", "peer", "label", "detail"}], "actions": ["0F0", "0REDUCE_GRAD", ...],
-//  "iterations": [{"iteration", "start_ns", "duration_ns", "rows": [...]}]}
+//  "iterations": [{"iteration", "start_ns", "duration_ns", "rows": ["...", ...]}]}
 //
-// `rows` is flat, five integers per interval: lane, action, start after the start of the iteration,
-// duration (both ns), bytes. A rank's part in a collective stands in the lane of its computations;
-// where there are several pipelines, lanes also carry "stage" and "replica", links their sender's.
+// `rows` has a text for each lane, in their order: four numbers for each of its intervals, in digits of five
+// bits, the lowest first, each a character of kDigits; with its sixth bit set another one follows.
+//   action    less that of the interval before; signed
+//   start     less the end of the interval before, after the start of the iteration, in ns; signed
+//   duration  in ns
+//   bytes     0: as before; else one more than they are
+// Signed numbers n are written as 2n, or -2n - 1 below 0. Before the first interval all are 0.
+//
+// A rank's part in a collective stands in the lane of its computations; lanes of computations name their
+// "device" and "datacenter"; where there are several pipelines, lanes also carry "stage" and "replica", links
+// their sender's.
 //
 // In a run of graphs every rank has a lane for each thing it does, and one for each dimension of
 // the network; actions are then {"name", "kind", "chunk"}, where the kind is that of the lane, or
 // "chunk", or "message".
 //
 // Work outside of any iteration (evaluation, checkpoints) is listed with the iteration that started
-// last before it. One enormous iteration is cut after kIntervalsMax, and "intervals_left_out" says
-// so.
-Value timeline(const trace::Trace& trace, const std::vector<int64_t>& iterations);
+// last before it. What begins after `bytes_max` are full is left out: the iteration then has "cut_ns", when
+// that was, and "intervals_left_out" how many there are. "intervals" is how many are in the page.
+Value timeline(const trace::Trace& trace, const std::vector<int64_t>& iterations,
+               size_t bytes_max = kTimelineBytes);
+
+inline constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 // {"iteration": [...], "duration_ns": [...]}, at most kPointsMax of them.
 Value iteration_curve(const trace::Trace& trace);

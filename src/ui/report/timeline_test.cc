@@ -14,6 +14,7 @@ namespace {
 
 using action::ActionKind;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using trace::Lane;
 using trace::Trace;
 
@@ -68,6 +69,9 @@ TEST(Timeline, EmbedsFewerIterationsWhereTheyAreLarge) {
   EXPECT_EQ(chosen_iterations(trace).size(), 2u);
 }
 
+// Rows, by timeline.h and kDigits: of rank 0 action 0, start 0, duration 10 = "K", no bytes: "AAKA". Evaluation
+// is action 2, written as 4 = "E", from 30, written as 60 = 28 + 32: "8" with the sixth bit, "B"; 20 is "U". Of
+// the link action 1 is "C", 10 is "U", 15 is "P", and 64 bytes are written as 65 = 1 + 2 * 32: "hC".
 TEST(Timeline, LabelsLanesAndCountsFromTheStartOfTheIteration) {
   Trace trace;
   trace.header.ranks = {{0, 0, "oregon", "cpu"}, {1, 1, "paris", "cpu"}};
@@ -80,12 +84,37 @@ TEST(Timeline, LabelsLanesAndCountsFromTheStartOfTheIteration) {
   EXPECT_EQ(
       to_json(timeline(trace, {1}), -1),
       R"({"lanes":[)"
-      R"({"kind":"compute","rank":0,"label":"rank 0","detail":"stage 0 · oregon","device":"cpu"},)"
-      R"({"kind":"compute","rank":1,"label":"rank 1","detail":"stage 1 · paris","device":"cpu"},)"
+      R"({"kind":"compute","rank":0,"label":"rank 0","detail":"stage 0 · oregon","device":"cpu","datacenter":"oregon"},)"
+      R"({"kind":"compute","rank":1,"label":"rank 1","detail":"stage 1 · paris","device":"cpu","datacenter":"paris"},)"
       R"({"kind":"link","rank":0,"peer":1,"label":"oregon → paris","detail":"rank 0 → 1"}],)"
       R"("actions":["0F0","0SEND_F0","1E"],)"
       R"("iterations":[{"iteration":1,"start_ns":100,"duration_ns":25,)"
-      R"("rows":[0,0,0,10,0,2,1,10,15,64,1,2,30,20,0]}],"intervals_left_out":0})");
+      R"("rows":["AAKA","E8BUA","CUPhC"]}],"intervals":3,"intervals_left_out":0})");
+}
+
+// Two messages on a link: the second one leaves 20 ns before the first is there, written as 39 = 7 + 32: "nB".
+// It has the action and the bytes of the first one: "A" each.
+TEST(Timeline, IntervalsOfALaneMayOverlap) {
+  Trace trace;
+  trace.intervals = {
+      {Lane::kLink, 0, 1, {ActionKind::kSendActivation, 0, 0}, 1, {0}, {30}, 64},
+      {Lane::kLink, 0, 1, {ActionKind::kSendActivation, 0, 0}, 1, {10}, {30}, 64},
+  };
+  EXPECT_THAT(to_json(timeline(trace, {1}), -1), HasSubstr(R"("rows":["AAehCAnBUA"])"));
+}
+
+// Four forwards of 10 ns, one after the other. An action's name counts 10 bytes, an interval 4 here: the page
+// is full after the second interval, and the third one begins 20 ns after the start.
+TEST(Timeline, IsCutWhereThePageIsFull) {
+  Trace trace;
+  for (int64_t k = 0; k < 4; ++k) {
+    trace.intervals.push_back(
+        {Lane::kCompute, 0, -1, {ActionKind::kForward, 0, 0}, 1, {10 * k}, {10 * k + 10}, 0});
+  }
+  const std::string json = to_json(timeline(trace, {1}, 18), -1);
+  EXPECT_THAT(json, HasSubstr(R"("duration_ns":40,"rows":["AAKAAAKA"],"cut_ns":20}])"));
+  EXPECT_THAT(json, HasSubstr(R"("intervals":2,"intervals_left_out":2})"));
+  EXPECT_THAT(to_json(timeline(trace, {1}), -1), Not(HasSubstr("cut_ns")));
 }
 
 // Two stages, two pipelines: lanes say which; the sum of gradients stands in its rank's lane.
@@ -107,7 +136,8 @@ TEST(Timeline, TellsPipelinesApart) {
                               R"("label":"oregon → paris","detail":"pipeline 1 · rank 1 → 3"}])"));
   // Lanes: ranks 0 to 3, and the link. The sum is in lane 1.
   EXPECT_THAT(json, HasSubstr(R"("actions":["0F0","0SEND_F0","0REDUCE_GRAD"])"));
-  EXPECT_THAT(json, HasSubstr(R"("rows":[1,0,0,10,0,4,1,10,5,64,1,2,10,20,512])"));
+  // A sum of 512 bytes, written as 513 = 1 + 16 * 32: "hQ".
+  EXPECT_THAT(json, HasSubstr(R"("rows":["","AAKAEAUhQ","","","CUFhC"])"));
 }
 
 // One share of the loss per pipeline, and how busy the machine was, are no curves.

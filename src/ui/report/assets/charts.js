@@ -35,7 +35,7 @@ class LineChart {
   draw(width) {
     if (!width) return;
     const {series, levels = []} = this.options;
-    const height = 190, margin = {top: 12, right: 10, bottom: 26, left: 64};
+    const height = 206, margin = {top: 12, right: 10, bottom: 42, left: 64};
     const xs = d3.extent(this.stops);
     const ys = [...series.flatMap((s) => s.y), ...levels.map((level) => level.y)];
     let [low, high] = d3.extent(ys);
@@ -49,6 +49,7 @@ class LineChart {
     const whole = d3.svg.axis().scale(this.x).orient("bottom").ticks(Math.max(2, Math.floor(width / 90)))
                       .tickFormat((n) => Number.isInteger(n) ? n : "").outerTickSize(0);
     this.svg.append("g").attr("class", "axis x").attr("transform", `translate(0,${height - margin.bottom})`).call(whole);
+    this.svg.append("text").attr({class: "axis-name", x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle"}).text("iteration");
     const values = d3.svg.axis().scale(this.y).orient("left").ticks(4).tickFormat(this.options.axis_format)
                        .tickSize(-(width - margin.left - margin.right), 0);
     this.svg.append("g").attr("class", "axis y").attr("transform", `translate(${margin.left},0)`).call(values);

@@ -8,6 +8,9 @@ class Gantt extends GanttDrawing {
     this.tooltip = tooltip;
     this.scale = d3.scale.linear();
     this.search = null;
+    this.at_block = null;  // of the folded row that Enter opens
+    this.on_toggle = () => {};  // of a folded row, by its block
+    this.on_change = () => {};  // of what is visible
     this.overview = new Overview(overview, (from, to) => this.show(from, to));
     this.pointers = new Map();  // those held down: one pans, two pinch
     this.listen();
@@ -35,6 +38,7 @@ class Gantt extends GanttDrawing {
     this.overview.mark(this.scale.domain());
     this.hide_tooltip();
     this.request();
+    this.on_change();
   }
   whole() {
     this.show(0, this.view.end);
@@ -56,8 +60,8 @@ class Gantt extends GanttDrawing {
     const width = this.canvas.clientWidth;
     const domain = this.scale.domain();
     this.narrow = width < 640;
-    this.dense = this.view.groups.some((group) => group.lanes.length > kDenseFrom);
-    const heights = this.dense ? kDense : kHeights;
+    const rows = d3.max(this.view.groups, (group) => group.lanes.length);
+    const heights = rows > kPackedFrom ? kPacked : rows > kDenseFrom ? kDense : kHeights;
     this.gutter = this.narrow ? 0 : this.gutter_width(this.canvas.getContext("2d"), width);
     this.plot_width = width - this.gutter - 1;
     this.scale.range([this.gutter, this.gutter + this.plot_width]);
@@ -71,11 +75,13 @@ class Gantt extends GanttDrawing {
         block = entry.block;
         if (this.narrow) y += heights.label;
         const compute = is_device(entry.lane);
-        entry.row = compute ? heights.compute : heights.link;
+        // What stands for many is not lower where many others are open.
+        const own = entry.opens ? kDense : heights;
+        entry.row = compute ? own.compute : own.link;
         entry.top = y;
         entry.height = Math.max(1, entry.tracks.length) * entry.row;
         // Beside its label there is room for a whole bar.
-        if (!compute && !this.narrow) entry.height = Math.max(entry.height, heights.link_least);
+        if (!compute && !this.narrow) entry.height = Math.max(entry.height, own.link_least);
         if (entry.tracks.length <= 1) entry.row = entry.height;
         y += entry.height + heights.gap;
       }
@@ -95,24 +101,34 @@ class Gantt extends GanttDrawing {
 
   // ---- looking closer ----
 
-  item_at(x, y) {
-    if (x < this.gutter) return null;
+  // The row, with its label, and its group.
+  row_at(y) {
+    const label = this.narrow ? kHeights.label : 0;
     for (const group of this.view.groups) {
-      for (const entry of group.lanes) {
-        if (y < entry.top || y >= entry.top + entry.height) continue;
-        const track = entry.tracks[Math.floor((y - entry.top) / entry.row)];
-        if (!track) return null;
-        const slack = this.scale.invert(x + 1.5) - this.scale.invert(x);
-        const item = track.items[d3.bisectRight(track.ends, this.scale.invert(x) - slack)];
-        return item && item.start <= this.scale.invert(x) + slack ? {item, trace: group.trace} : null;
-      }
+      const entry = group.lanes.find(({top, height}) => y >= top - label && y < top + height);
+      if (entry) return {entry, group};
     }
     return null;
   }
+  // What is to be said of a place: nodes of the tooltip, or null.
+  words_at(x, y) {
+    const {entry, group} = this.row_at(y) || {};
+    if (x < this.gutter || !entry || y < entry.top) return null;
+    const at = this.scale.invert(x);
+    if (group.marks.some((mark, m) => mark.cut !== null && at >= mark.cut && !(group.marks[m + 1] && at >= group.marks[m + 1].start))) return null;
+    if (entry.opens) return entry.stack ? describe_fold(entry, group.trace, at, Math.min(entry.stack.width - 1, Math.floor(x - this.gutter))) : null;
+    const track = entry.tracks[Math.floor((y - entry.top) / entry.row)];
+    if (!track) return null;
+    const slack = this.scale.invert(x + 1.5) - at;
+    const i = d3.bisectRight(track.ends, at - slack);
+    return i < track.length && track.starts[i] <= at + slack ? describe_item(track.item(i), group.trace) : null;
+  }
   hover(x, y) {
-    const found = this.item_at(x, y);
-    if (!found) return this.hide_tooltip();
-    this.tooltip.replaceChildren(...describe_item(found.item, found.trace));
+    const {entry} = this.row_at(y) || {};
+    this.canvas.classList.toggle("opens", Boolean(entry && entry.opens));
+    const words = this.words_at(x, y);
+    if (!words) return this.hide_tooltip();
+    this.tooltip.replaceChildren(...words);
     this.tooltip.hidden = false;
     const box = this.tooltip.getBoundingClientRect();
     const left = x + 16 + box.width > this.canvas.clientWidth ? Math.max(0, x - 16 - box.width) : x + 16;
@@ -135,6 +151,7 @@ class Gantt extends GanttDrawing {
     on("pointerleave", this.hide_tooltip);
     on("dblclick", this.whole);
     on("keydown", this.key);
+    addEventListener("scroll", () => { if (this.height > kDrawnWhole) this.request(); }, {passive: true});
   }
   place_of(event) {
     const box = this.canvas.getBoundingClientRect();
@@ -157,6 +174,7 @@ class Gantt extends GanttDrawing {
     if (event.button !== 0) return;
     this.canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, this.place_of(event).x);
+    this.pressed = this.place_of(event);
     this.canvas.classList.add("dragging");
   }
   pointer_move(event) {
@@ -176,13 +194,30 @@ class Gantt extends GanttDrawing {
   pointer_up(event) {
     this.pointers.delete(event.pointerId);
     this.canvas.classList.remove("dragging");
-    if (event.type === "pointerup") this.hover(this.place_of(event).x, this.place_of(event).y);
+    if (event.type !== "pointerup") return;
+    const {x, y} = this.place_of(event);
+    const {entry} = this.row_at(y) || {};
+    if (entry && entry.opens && this.pressed && Math.hypot(x - this.pressed.x, y - this.pressed.y) < 4) this.toggle(entry.block);
+    this.hover(x, y);
+  }
+  toggle(block) {
+    this.at_block = block;
+    this.on_toggle(block);
+  }
+  // The folded row above or below the chosen one.
+  choose_block(by) {
+    const blocks = this.view.groups[0].lanes.filter((entry) => entry.opens).map((entry) => entry.block);
+    const at = blocks.indexOf(this.at_block);
+    this.at_block = blocks[at < 0 ? 0 : Math.min(blocks.length - 1, Math.max(0, at + by))];
+    this.request();
   }
   key(event) {
     const act = {
       ArrowLeft: () => this.pan_by(-0.2), ArrowRight: () => this.pan_by(0.2),
       "+": () => this.zoom_by(1.5), "=": () => this.zoom_by(1.5), "-": () => this.zoom_by(1 / 1.5),
       "0": () => this.whole(), Escape: () => this.hide_tooltip(),
+      ...(folds ? {ArrowUp: () => this.choose_block(-1), ArrowDown: () => this.choose_block(1),
+                   Enter: () => this.at_block && this.toggle(this.at_block)} : {}),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();

@@ -49,8 +49,8 @@ function graph_sections(trace) {
     element("p", {class: "note"}, "Every instant until a rank ends counts once: for a computation if one is under way, else for the host, remote " +
             "memory, communication, in this order. Local memory has what computations by roofline take beyond their operations at peak " +
             "performance. A receive counts from when its message has left; before, the rank is idle."),
-    element("h3", {class: "part"}, "Dimensions ", badge_of(trace)), table_of(uses, dimensions),
-    element("p", {class: "note"}, "Shares are those of all links of an NPU in the dimension, at their bandwidth, until the last rank ends."),
+    ...(dimensions.length === 0 ? [] : [element("h3", {class: "part"}, "Dimensions ", badge_of(trace)), table_of(uses, dimensions),
+      element("p", {class: "note"}, "Shares are those of all links of an NPU in the dimension, at their bandwidth, until the last rank ends.")]),
   ];
 }
 
@@ -65,12 +65,8 @@ function graph_inputs(trace) {
     trace.graph.inputs.map(([what, text]) => element("tr", {}, element("th", {scope: "row"}, what), element("td", {class: "wraps"}, text)))))));
 }
 
-// What the page leaves out where there are neither iterations nor a Plan.
+// Where there are neither iterations nor a Plan.
 function hide_what_graphs_lack() {
-  for (const id of data.traces.length === 1 ? ["prediction", "learning"] : ["learning"]) {
-    document.getElementById(id).hidden = true;
-    document.querySelector(`.contents a[href="#${id}"]`).hidden = true;
-  }
   document.getElementById("iteration-control").hidden = true;
   document.getElementById("search").placeholder = "ALL_REDUCE, chunk:3, rank:1, dimension 0";
   document.getElementById("gantt-help").textContent = document.getElementById("gantt-help").textContent.replace("the whole iteration", "all of it");

@@ -35,13 +35,33 @@ class Overview {
     const colors = read_colors();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     // Of many lanes those of ranks alone: below two pixels each, nothing would be seen of any.
-    const all = this.view.groups.map((group) => group.lanes);
-    const dense = all.some((lanes) => lanes.length > kDenseFrom);
+    // Where they are folded, those that stand for many: what is opened changes nothing here.
+    const all = this.view.groups.map((group) => folds ? group.lanes.filter((entry) => entry.opens) : group.lanes);
+    const dense = folds || all.some((lanes) => lanes.length > kDenseFrom);
     const shown = dense ? all.map((lanes) => lanes.filter(({lane}) => is_device(lane))) : all;
     const row = height / (d3.sum(shown, (lanes) => lanes.length) + shown.length - 1);
     let y = 0;
+    this.view.groups.forEach((group, g) => {
+      const top = row * d3.sum(shown.slice(0, g), (lanes) => lanes.length + 1);
+      group.marks.forEach((mark, m) => {
+        if (mark.cut === null) return;
+        const next = group.marks[m + 1];
+        const left = this.scale(mark.cut), right = this.scale(next ? next.start : this.view.end);
+        const bottom = top + row * shown[g].length;
+        pen.save();
+        pen.beginPath();
+        pen.rect(left, top, right - left, bottom - top);
+        pen.clip();
+        hatch(pen, colors, left, top, right, bottom);
+        pen.restore();
+      });
+    });
     for (const lanes of shown) {
       for (const entry of lanes) {
+        if (entry.opens) {
+          const [left, right] = this.scale.range();
+          stack_of(entry, this.scale, left, right - left, null).draw(pen, colors, y, Math.max(row - 1, 0.5));
+        }
         for (const track of entry.tracks) this.draw_track(pen, track, y, Math.max(row - 1, 0.5), colors);
         y += row;
       }

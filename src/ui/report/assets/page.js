@@ -9,11 +9,18 @@ function fill_sections() {
   by_id("cards").append(...headline_cards());
   if (data.plan) by_id("sources").append(data.plan.cost_sentence);
   by_id("machine").append(...machine_lines());
-  by_id("breakdown-body").append(...breakdown_section());
-  by_id("prediction-body").append(...prediction_section());
-  by_id("learning-body").append(...learning_section());
-  by_id("inputs-body").append(...inputs_section());
+  fill_section("breakdown", breakdown_section());
+  fill_section("prediction", prediction_section());
+  fill_section("learning", of_graphs ? [] : learning_section());
+  fill_section("inputs", inputs_section());
   if (of_graphs) hide_what_graphs_lack();
+}
+
+// A section with nothing in it is left out, and so is the link to it.
+function fill_section(id, parts) {
+  if (parts.length > 0) return void by_id(`${id}-body`).append(...parts);
+  by_id(id).remove();
+  document.querySelector(`.contents a[href="#${id}"]`).remove();
 }
 
 function kinds_present() {
@@ -41,8 +48,8 @@ function gantt_notes() {
       out.push(`To stay small, this page holds the intervals of ${shown} of ${all} ${trace.provenance} iterations: the first,
                 the last, and evenly spaced ones between. All figures are over the whole Trace.`);
     }
-    if (trace.timeline.intervals_left_out > 0) {
-      out.push(`${plural(trace.timeline.intervals_left_out, "interval")} of the ${trace.provenance} Trace are left out.`);
+    if (trace.timeline.intervals_left_out > 0 && !cut_of(trace)) {
+      out.push(`${plural(trace.timeline.intervals_left_out, "interval")} of prompts of the ${trace.provenance} Trace are left out.`);
     }
   }
   const held = data.traces[0].timeline.iterations;
@@ -50,7 +57,28 @@ function gantt_notes() {
     out.push(`The ${data.traces[0].provenance} Trace ends with iteration ${held[held.length - 1].iteration}; other iterations are
               held against that one.`);
   }
+  if (folds) {
+    out.push(`A folded row shows what its ranks do together: the height of a colour is the share of them that is at that work, on
+              links how many messages are under way for each link.`);
+  }
   return out.join(" ").replace(/\s+/g, " ");
+}
+
+// The first iteration whose intervals are not all in the page.
+const cut_of = (trace) => trace.timeline.iterations.find((part) => part.cut_ns !== undefined);
+
+// Above a timeline that is cut: what is shown of what.
+function cut_banners() {
+  return data.traces.filter(cut_of).map((trace) => {
+    const {iteration, duration_ns, cut_ns} = cut_of(trace);
+    const {intervals, intervals_left_out} = trace.timeline;
+    const [shown, unit] = time_parts(cut_ns, 3), whole = time_text(duration_ns, 3);
+    const part = whole.endsWith(" " + unit) ? `${shown} of ${whole}` : `${shown} ${unit} of ${whole}`;
+    return element("p", {class: "notice cut"}, element("strong", {}, "This timeline is cut. "), badge_of(trace),
+      ` It shows the first ${part}${trace.graph ? "" : ` of iteration ${iteration}`}: ${intervals.toLocaleString("en")} of ` +
+      `${plural(intervals + intervals_left_out, "interval")}, so that the page stays small enough to open. Behind that, rows are ` +
+      "hatched: ranks were not idle there. All figures outside of the timeline are over the whole Trace.");
+  });
 }
 
 const gantt = new Gantt(by_id("gantt"), by_id("overview"), by_id("tooltip"));
@@ -61,7 +89,7 @@ function start_timeline() {
   for (const number of numbers) select.append(element("option", {value: number}, String(number)));
   if (numbers.length > 1) select.append(element("option", {value: "all"}, "all"));
 
-  const arrangement = {by: "stage", links: true};
+  const arrangement = {by: "stage", links: true, open: new Set()};
   by_id("rows-control").hidden = !has_replicas;
   const choose = (value) => {
     select.value = value;
@@ -76,37 +104,70 @@ function start_timeline() {
   const step = (by) => choose(select.options[select.selectedIndex + by].value);
   const count_matches = () => {
     if (!gantt.search) return void (by_id("matches").value = "");
-    const items = gantt.view.groups.flatMap((g) => g.lanes.flatMap((entry) => entry.tracks.flatMap((track) => track.items)));
-    const count = items.filter(gantt.search.matches).length;
+    const lanes = gantt.view.groups.flatMap((group) => arrange(group.all, arrangement));
+    const count = d3.sum(lanes, (entry) => d3.sum(entry.tracks, (track) => d3.sum(track.hits(gantt.search))));
     by_id("matches").value = count === 1 ? "1 match" : `${count.toLocaleString("en")} matches`;
     return undefined;
   };
+  // Rows change, intervals do not.
   const rearrange = () => {
     arrangement.by = by_id("rows").value;
     arrangement.links = by_id("links").checked;
-    const [from, to] = gantt.scale.domain();
-    choose(select.value);
-    gantt.show(from, to);
+    for (const group of gantt.view.groups) arrange_group(group, arrangement);
+    gantt.resize();
+    count_matches();
   };
-  by_id("rows").addEventListener("change", rearrange);
+  by_id("rows").addEventListener("change", () => {
+    arrangement.open.clear();
+    rearrange();
+  });
   by_id("links").addEventListener("change", rearrange);
+  gantt.on_toggle = (block) => {
+    if (!arrangement.open.delete(block)) arrangement.open.add(block);
+    rearrange();
+  };
   select.addEventListener("change", () => choose(select.value));
   by_id("iteration-before").addEventListener("click", () => step(-1));
   by_id("iteration-after").addEventListener("click", () => step(1));
   by_id("zoom-in").addEventListener("click", () => gantt.zoom_by(1.6));
   by_id("zoom-out").addEventListener("click", () => gantt.zoom_by(1 / 1.6));
   by_id("zoom-reset").addEventListener("click", () => gantt.whole());
-  by_id("search").addEventListener("input", () => {
+  const search = () => {
     gantt.set_search(parse_search(by_id("search").value));
     const asked = gantt.search && gantt.search.iteration;
     if (select.value !== "all" && numbers.includes(asked) && select.value !== String(asked)) choose(asked);
     count_matches();
-  });
+    gantt.on_change();
+  };
+  by_id("search").addEventListener("input", search);
 
   by_id("legend").append(...legend_of(kinds_present()));
   by_id("gantt-note").textContent = gantt_notes();
+  by_id("cuts").append(...cut_banners());
+  if (folds) by_id("gantt-help").append(" A click opens a folded row, or ↑ and ↓ and Enter.");
   // The first iteration after the warm-up speaks for the others.
-  choose(numbers[Math.min(main_trace.summary.warmup, numbers.length - 1)]);
+  const first = String(numbers[Math.min(main_trace.summary.warmup, numbers.length - 1)]);
+
+  // The view in the page's address (view_hash.js): what is there as it opens is left out.
+  const read = () => {
+    const [from, to] = gantt.scale.domain();
+    const zoomed = from > 0 || to < gantt.view.end;
+    return {iteration: select.value === first ? null : select.value, rows: arrangement.by === "stage" ? null : arrangement.by,
+            links: arrangement.links ? null : "no", open: [...arrangement.open].sort().join(",") || null, find: by_id("search").value || null,
+            from: zoomed ? Math.round(from) : null, to: zoomed ? Math.round(to) : null};
+  };
+  const show = ({iteration, rows, links, open, find, from, to}) => {
+    by_id("rows").value = arrangement.by = has_replicas && rows === "pipeline" ? rows : "stage";
+    by_id("links").checked = arrangement.links = !has_replicas || links !== "no";
+    arrangement.open = new Set(folds && open ? open.split(",") : []);
+    choose([...select.options].some((option) => option.value === iteration) ? iteration : first);
+    by_id("search").value = find || "";
+    search();
+    if (Number(to) > Number(from)) gantt.show(Number(from), Number(to));
+  };
+  show(read_hash());
+  const hash = keep_view_in_hash(read, show);
+  gantt.on_change = hash.changed;
 }
 
 fill_sections();

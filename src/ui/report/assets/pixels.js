@@ -11,6 +11,25 @@ function line(pen, x1, y1, x2, y2) {
   pen.stroke();
 }
 
+// As much of a text as there is room for, with an ellipsis; "" where that is nothing.
+function shortened(pen, text, room) {
+  let shown = text, width = pen.measureText(text).width;
+  while (width > room && shown.length > 2) {
+    // Letters differ in width: a few steps towards what fits.
+    shown = text.slice(0, Math.max(0, Math.min(shown.length - 2, Math.floor(shown.length * room / width)))) + "…";
+    width = pen.measureText(shown).width;
+  }
+  return width > room ? "" : shown;
+}
+
+function hatch(pen, colors, left, top, right, bottom) {
+  pen.fillStyle = colors.paper;
+  pen.fillRect(left, top, right - left, bottom - top);
+  pen.strokeStyle = colors.line;
+  pen.lineWidth = 1;
+  for (let x = left - (bottom - top); x < right; x += 8) line(pen, x, bottom, x + bottom - top, top);
+}
+
 // Ticks share the unit of the largest one; digits follow the distance between ticks.
 function tick_text(tick, step, largest) {
   const [unit, scale] = kTimes.find(([, scale]) => largest >= scale) || kTimes[3];
@@ -20,11 +39,11 @@ function tick_text(tick, step, largest) {
 
 function read_colors() {
   const out = {};
-  for (const name of ["ink", "soft", "faint", "predicted", "emulated", "measured"]) out[name] = color_of("--" + name);
+  for (const name of ["ink", "soft", "faint", "line", "paper", "accent", "predicted", "emulated", "measured"]) out[name] = color_of("--" + name);
   for (const name of ["predicted", "emulated", "measured"]) out[name + "_wash"] = color_of(`--${name}-wash`);
   out.kinds = kKindNames.map((kind) => {
     const fill = color_of(kKinds[kind].color);
-    return {fill, text: d3.lab(fill).l > 52 ? "#10181f" : "#ffffff"};
+    return {fill, text: text_on(fill)};
   });
   return out;
 }

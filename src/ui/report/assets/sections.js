@@ -30,18 +30,50 @@ function headline_cards() {
   const cards = of_graphs ? data.traces.flatMap(graph_cards) : data.traces.map((trace) => card(
     "Iteration time", badge_of(trace), figure_of(time_parts(trace.summary.median_ns)), iterations_used(trace.summary)));
   if (data.comparison) cards.push(error_card(data.comparison.error));
-  const {loss, tokens_per_s} = main_trace.records;
+  cards.push(...figure_cards());
+  const {loss} = main_trace.records;
   if (loss && loss.value.length > 1) {
     const last = loss.value.length - 1;
-    cards.push(card("Loss", badge_of(main_trace), significant(loss.value[last], 4),
+    cards.push(card("Loss", badge_of(main_trace), [significant(loss.value[last], 4) + " ", element("small", {}, "nats/token")],
                     `from ${significant(loss.value[0], 4)}, over ${plural(loss.iteration[last], "iteration")}`));
   }
-  if (tokens_per_s) {
-    const mean = d3.mean(tokens_per_s.value.slice(main_trace.summary.warmup));
-    cards.push(card("Throughput", badge_of(main_trace), figure_of([Math.round(mean).toLocaleString("en"), "tokens/s"]),
-                    "mean over the records of this run"));
-  }
+  cards.push(...data.traces.filter((trace) => trace.busy).map(busy_card));
   return cards;
+}
+
+// What the commands say beside an iteration's time: of the run, and of the prediction below it.
+function figure_cards() {
+  const figures = main_trace.figures;
+  if (!figures) return [];
+  const whole = (number) => number >= 1e4 ? Math.round(number).toLocaleString("en") : significant(number, 4);
+  const of_figure = (value, parts) => value === null ? "–" : figure_of(parts(value));
+  const other = data.traces.find((trace) => trace !== main_trace && trace.figures);
+  const beside = (key, text, otherwise) => !other || other.figures[key] === null ? otherwise
+    : [badge_of(other), ` ${text(other.figures[key])}`];
+  const time = `at the ${main_trace.summary.iterations > 1 ? "median " : ""}iteration time`;
+  const dollars = (value) => value >= 0.995 ? "$" + whole(value) : value === 0 ? "$0" : "$" + value.toFixed(Math.min(9, 2 - Math.floor(Math.log10(value))));
+  const {tokens_per_s, mfu, cost_usd, devices, memory_peak_bytes, memory_bytes, memory_rank} = figures;
+  return [
+    card("Throughput", badge_of(main_trace), of_figure(tokens_per_s, (value) => [whole(value), "tokens/s"]),
+         tokens_per_s === null ? "the job has no model" : beside("tokens_per_s", (value) => `${whole(value)} tokens/s`, time)),
+    card("MFU", badge_of(main_trace), of_figure(mfu, (value) => [significant(100 * value, 3), "%"]),
+         mfu === null ? "stage times were given, not derived" : beside("mfu", share3_text, "of the devices' peak, for the model's FLOPs")),
+    card("Memory peak", badge("predicted"), of_figure(memory_peak_bytes, (value) => bytes_text(value).split(" ")),
+         memory_peak_bytes === null ? "the job has no model"
+           : `of ${bytes_text(memory_bytes)} (${share_text(memory_peak_bytes / memory_bytes)}), on rank ${memory_rank}`),
+    card("Cost per iteration", badge_of(main_trace), cost_usd === null ? "–" : dollars(cost_usd),
+         cost_usd === null ? "a datacenter names no price" : beside("cost_usd", dollars, "devices and WAN traffic at the cluster's prices")),
+    card("Devices", badge_of(main_trace), devices.toLocaleString("en"),
+         data.plan && data.plan.ranks !== devices ? `in ${plural(data.plan.ranks, "rank")}` : "one for each rank"),
+  ];
+}
+
+function busy_card(trace) {
+  const {busy_share, too_busy} = trace.busy;
+  const out = card("Machine busy", badge_of(trace), busy_share === null ? "–" : figure_of([significant(100 * busy_share, 2), "%"]),
+                   too_busy ? "too busy: times say more about this machine than about the Plan" : "of all cores' time during the run");
+  if (too_busy) out.classList.add("warns");
+  return out;
 }
 
 function error_card(error) {
@@ -115,24 +147,46 @@ function prompts_text(trace) {
          `and with prompts ${share_text((sum("compute_ns") + sum("prompts_ns")) / all)}.`;
 }
 
+// A row for each rank of each Trace, or where they are folded for each stage, whose ranks a click adds.
+function breakdown_rows() {
+  const ranks = [...new Set(data.traces.flatMap((trace) => trace.breakdown.map((row) => row.rank)))].sort((a, b) => a - b);
+  const of_rank = new Map(data.traces.map((trace) => [trace, new Map(trace.breakdown.map((row) => [row.rank, row]))]));
+  const lane_of = new Map(data.traces.map((trace) => [trace, new Map(rank_lanes(trace).map((lane) => [lane.rank, lane]))]));
+  const row_of = (found, key, trace, t, place) => {
+    const begins = t === 0 || !of_rank.get(data.traces[0]).has(key);
+    return {...found, trace, begins, place};
+  };
+  const rows_of = (rank) => data.traces.flatMap((trace, t) => {
+    const found = of_rank.get(trace).get(rank), lane = lane_of.get(trace).get(rank);
+    return found ? [{...row_of(found, rank, trace, t, lane ? lane.detail : ""), name: `rank ${rank}`}] : [];
+  });
+  if (!folds) return ranks.flatMap(rows_of);
+  const stages = new Map();
+  for (const {rank, stage = 0} of rank_lanes(main_trace)) stages.set(stage, [...(stages.get(stage) || []), rank]);
+  return [...stages].sort(([a], [b]) => a - b).flatMap(([stage, members]) => data.traces.map((trace, t) => {
+    const found = members.map((rank) => of_rank.get(trace).get(rank)).filter(Boolean);
+    const mean = Object.fromEntries(parts_of_time().map(([key]) => [key, d3.mean(found, (row) => row[key] || 0)]));
+    return {...mean, trace, begins: t === 0, name: `stage ${stage}`, place: `mean of ${plural(members.length, "rank")}`,
+            below: t === data.traces.length - 1 ? () => members.slice(0, kOpenMax).flatMap(rows_of) : null, key: `stage-${stage}`};
+  }));
+}
+
 function breakdown_section() {
   if (of_graphs) return data.traces.flatMap(graph_sections);
   const parts = parts_of_time();
   const longest = d3.max(data.traces, (trace) => trace.summary.median_ns);
-  const ranks = [...new Set(data.traces.flatMap((trace) => trace.breakdown.map((row) => row.rank)))].sort((a, b) => a - b);
-  const rows = ranks.flatMap((rank) => data.traces.flatMap((trace, t) => {
-    const found = trace.breakdown.find((row) => row.rank === rank);
-    const lane = trace.timeline.lanes.find((l) => l.kind === "compute" && l.rank === rank);
-    return found ? [{...found, trace, begins: t === 0 || !data.traces[0].breakdown.some((row) => row.rank === rank), place: lane ? lane.detail : ""}] : [];
-  }));
+  const rows = breakdown_rows();
   const columns = [
-    {title: "Rank", of: (row) => row.begins ? element("span", {}, `rank ${row.rank} `, element("span", {class: "note"}, row.place)) : ""},
+    {title: folds ? "Stage" : "Rank", of: (row) => row.begins ? element("span", {}, row.name + " ", element("span", {class: "note"}, row.place)) : ""},
     {title: "", of: (row) => brief_badge_of(row.trace)},
     {title: "", class: "wide", of: (row) => breakdown_bar(row, longest)},
     ...parts.map(([key, name]) => ({title: name, number: true, of: (row) => time_text(row[key] || 0, 3)})),
   ];
+  const row_class = (row, i) => row.begins && i > 0 ? "begins" : null;
+  const table = table_of(columns, rows, row_class);
+  if (folds) rows.forEach((row, i) => { if (row.below) add_opener(table.querySelectorAll("tbody > tr"), rows, i, columns, row_class); });
   return [
-    element("div", {class: "stacks"}, table_of(columns, rows, (row, i) => row.begins && i > 0 ? "begins" : null)),
+    element("div", {class: "stacks"}, table),
     element("ul", {class: "legend"}, parts.map(([, name, color]) => legend_item(name, color)),
             data.traces.map((trace) => element("li", {}, badge_of(trace)))),
     element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
@@ -141,6 +195,24 @@ function breakdown_section() {
             "; idle is what remains.",
             data.traces.filter((trace) => trace.breakdown.some((row) => row.prompts_ns > 0)).map((trace) => [" ", badge_of(trace), prompts_text(trace)])),
   ];
+}
+
+// A button before a stage's name, which puts the rows of its ranks below its own, and takes them away.
+function add_opener(lines, rows, last, columns, row_class) {
+  let first = last;
+  while (!rows[first].begins) --first;
+  const button = element("button", {type: "button", class: "opener", "aria-expanded": "false", "aria-label": `Ranks of ${rows[first].name}`}, "▸");
+  lines[first].cells[0].prepend(button);
+  let added = [];
+  button.addEventListener("click", () => {
+    const open = added.length === 0;
+    for (const line of added) line.remove();
+    added = open ? [...table_of(columns, rows[last].below(), row_class).querySelectorAll("tbody > tr")] : [];
+    for (const line of added) line.classList.add("inner");
+    lines[last].after(...added);
+    button.textContent = open ? "▾" : "▸";
+    button.setAttribute("aria-expanded", String(open));
+  });
 }
 
 function breakdown_bar(row, longest) {
@@ -155,10 +227,7 @@ function legend_item(name, color) {
 }
 
 function prediction_section() {
-  if (!data.comparison) {
-    return [element("p", {}, `This report has one Trace, which is ${main_trace.provenance}: there is nothing to hold it
-      against. Give tombolo report both Traces of a Plan to see the prediction beside the measurement.`)];
-  }
+  if (!data.comparison) return [];
   const [first, second] = data.traces;
   const columns = [
     {title: "Work", of: (row) => kKinds[row.kind].name},
@@ -206,7 +275,5 @@ function learning_section() {
   if (tokens_per_s) add("Tokens per second", [curve(tokens_per_s, "tokens/s", "--kind-R")], (v) => Math.round(v).toLocaleString("en"));
   if (learning_rate) add("Learning rate", [curve(learning_rate, "learning rate", "--kind-U")], (v) => v.toExponential(1));
   for (const [name, record] of Object.entries(others)) add(name.replaceAll("_", " "), [curve(record, name, "--kind-C")], (v) => significant(v, 4));
-  if (charts.length > 0) return [element("div", {class: "charts"}, charts)];
-  return [element("p", {}, `The ${main_trace.provenance} Trace records no loss: ` + (main_trace.provenance === "emulated" ?
-    "emulated kernels take their time and learn nothing." : "predictions know how long training takes, not what it learns."))];
+  return charts.length > 0 ? [element("div", {class: "charts"}, charts)] : [];
 }

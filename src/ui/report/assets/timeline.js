@@ -19,33 +19,33 @@ function counterpart(trace, iteration) {
   return trace.by_iteration.get(iteration) || trace.timeline.iterations[trace.timeline.iterations.length - 1];
 }
 
-function extent_of(iteration) {
-  let end = iteration.duration_ns;
-  for (let i = 0; i < iteration.rows.length; i += 5) end = Math.max(end, iteration.rows[i + 2] + iteration.rows[i + 3]);
-  return end;
-}
-
-// {end, groups: [{trace, lanes: [{lane, tracks}], marks}]} for one iteration, or "all". Iterations
-// stand in slots that are as long as the longest of both Traces, so that starts are aligned.
+// {end, groups: [{trace, all, lanes: [{lane, tracks}], marks}]} for one iteration, or "all". Iterations
+// stand in slots that are as long as the longest of both Traces, so that starts are aligned. `all` are the
+// lanes with intervals, `lanes` the rows: the same, but for those that are folded.
 function build_view(choice, arrangement) {
   const chosen = choice === "all" ? main_trace.timeline.iterations.map((i) => i.iteration) : [choice];
-  const view = {choice, end: 0, groups: data.traces.map((trace) => new_group(trace))};
+  const view = {choice, end: 0, groups: data.traces.map(new_group)};
   for (const number of chosen) {
     const parts = data.traces.map((trace) => counterpart(trace, number));
-    parts.forEach((part, g) => place(view.groups[g], part, number, view.end));
-    view.end += Math.max(...parts.map(extent_of));
+    view.end += Math.max(...parts.map((part, g) => place(view.groups[g], part, number, view.end)));
   }
   for (const group of view.groups) {
-    for (const entry of group.lanes) entry.tracks = entry.tracks.map(new_track);
-    group.lanes = arrange(group.lanes, arrangement);
+    for (const entry of group.all) for (const track of entry.tracks) track.finish();
+    arrange_group(group, arrangement);
   }
   return view;
 }
 
 const has_replicas = data.traces.some((trace) => trace.timeline.lanes.some((lane) => lane.replica > 0));
 
-// {by: "stage" or "pipeline", links: whether they are shown}. A block is what belongs together: the
-// replicas of a stage, or a pipeline; in runs of graphs a rank.
+// Many ranks are folded: a row for a stage, or a pipeline, that opens.
+const kFoldFrom = 64;
+const kOpenMax = 256;  // rows of an opened one
+const rank_lanes = (trace) => trace.timeline.lanes.filter((lane) => lane.kind === "compute");
+const folds = has_replicas && !of_graphs && data.traces.some((trace) => rank_lanes(trace).length > kFoldFrom);
+
+// {by: "stage" or "pipeline", links: whether they are shown, open: keys of the folded rows that are open}. A
+// block is what belongs together: the replicas of a stage, or a pipeline; in runs of graphs a rank.
 function arrange(lanes, {by, links}) {
   const shown = lanes.filter((entry) => links || entry.lane.kind !== "link");
   if (of_graphs) for (const entry of shown) entry.block = entry.lane.rank;
@@ -55,7 +55,7 @@ function arrange(lanes, {by, links}) {
     const link = Number(kind === "link"), back = Number(peer < rank);
     const boundary = stage - back;  // of a link: both directions beside each other
     const block = by === "pipeline" ? [replica] : [link, boundary, back];
-    entry.block = block.join();
+    entry.block = block.join(".");
     return [entry, [...block, ...(by === "pipeline" ? [link, boundary, back] : [replica]), rank]];
   }));
   return shown.sort((a, b) => {
@@ -65,39 +65,57 @@ function arrange(lanes, {by, links}) {
   });
 }
 
-function new_group(trace) {
-  const lanes = trace.timeline.lanes.map((lane) => ({lane, tracks: []}));
-  return {trace, lanes, marks: []};
+function arrange_group(group, arrangement) {
+  const lanes = arrange([...group.all], arrangement);
+  group.lanes = folds ? fold(lanes, arrangement) : lanes;
 }
 
+// A row for every block of several lanes, and below it those lanes where it is open.
+function fold(lanes, {by, open}) {
+  const blocks = new Map();
+  for (const entry of lanes) {
+    if (!blocks.has(entry.block)) blocks.set(entry.block, []);
+    blocks.get(entry.block).push(entry);
+  }
+  return [...blocks].flatMap(([block, members]) => {
+    if (members.length === 1) return members;
+    const row = {block, members, tracks: [], opens: true, is_open: open.has(block), lane: folded_lane(members, by)};
+    return row.is_open ? [row, ...members.slice(0, kOpenMax)] : [row];
+  });
+}
+
+function folded_lane(members, by) {
+  const ranks = members.map(({lane}) => lane).filter((lane) => lane.kind === "compute");
+  const {kind, stage, replica, rank, peer} = members[0].lane;
+  const hidden = members.length > kOpenMax ? `, ${kOpenMax} of them open` : "";
+  if (ranks.length === 0) return {kind, label: `stage ${stage} → ${stage + Math.sign(peer - rank)}`, detail: plural(members.length, "link") + hidden};
+  const places = [...new Set(ranks.map((lane) => lane.datacenter))];
+  const where = places.length > 3 ? plural(places.length, "datacenter") : places.join(", ");
+  return {kind, label: by === "pipeline" ? `pipeline ${replica}` : `stage ${stage}`, detail: `${plural(ranks.length, "rank")} · ${where}${hidden}`};
+}
+
+function new_group(trace) {
+  return {trace, all: trace.timeline.lanes.map((lane) => ({lane, tracks: []})), lanes: [], marks: []};
+}
+
+// How long the part takes, with what comes after its iteration.
 function place(group, part, number, offset) {
-  group.marks.push({number, shown: part.iteration, start: offset, end: offset + part.duration_ns});
-  const rows = part.rows;
-  for (let i = 0; i < rows.length; i += 5) {
-    const start = offset + rows[i + 2];
-    const tracks = group.lanes[rows[i]].tracks;
+  const mark = group.marks.length;
+  let extent = part.duration_ns;
+  group.marks.push({number, shown: part.iteration, start: offset, end: offset + part.duration_ns,
+                    cut: part.cut_ns === undefined ? null : offset + part.cut_ns});
+  group.all.forEach(({lane, tracks}, l) => read_row(part.rows[l], (action, after, duration, bytes) => {
+    const start = offset + after;
     // The first track that is free again; on a crowded lane the last one is shared.
     let track = tracks.find((t) => t.until <= start);
     if (!track) {
-      if (tracks.length < kRowsMax) tracks.push({until: 0, items: []});
+      if (tracks.length < kRowsMax) tracks.push(new Track(lane, group));
       track = tracks[tracks.length - 1];
     }
-    track.until = start + rows[i + 3];
-    track.items.push({
-      start, end: start + rows[i + 3], action: group.trace.actions[rows[i + 1]], bytes: rows[i + 4],
-      after: rows[i + 2], iteration: part.iteration, lane: group.lanes[rows[i]].lane,
-    });
-  }
-}
-
-// Items, and beside them in flat arrays what drawing reads of every one of them.
-function new_track({items}) {
-  return {
-    items,
-    starts: Float64Array.from(items, (item) => item.start),
-    ends: Float64Array.from(items, (item) => item.end),
-    kinds: Uint8Array.from(items, (item) => item.action.number),
-  };
+    track.add(action, start, start + duration, bytes, mark);
+    extent = Math.max(extent, after + duration);
+  }));
+  return extent;
 }
 
 // "0F1" one action, "0F" all of a stage, "B" a kind, "SEND" kinds that begin so, "rank:1", ...,

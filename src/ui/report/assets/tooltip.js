@@ -43,12 +43,26 @@ function twin_of(item, trace) {
   const other = data.traces.find((t) => t !== trace);
   if (!other) return null;
   const part = counterpart(other, item.iteration);
-  for (let i = 0; i < part.rows.length; i += 5) {
-    const lane = other.timeline.lanes[part.rows[i]];
-    if (other.actions[part.rows[i + 1]].text === item.action.text && is_device(lane) === is_device(item.lane) &&
-        lane.rank === item.lane.rank && lane.peer === item.lane.peer) {
-      return {trace: other, duration: part.rows[i + 3]};
-    }
-  }
-  return null;
+  let twin = null;
+  other.timeline.lanes.forEach((lane, l) => {
+    if (is_device(lane) !== is_device(item.lane) || lane.rank !== item.lane.rank || lane.peer !== item.lane.peer) return;
+    read_row(part.rows[l], (action, start, duration) => {
+      if (!twin && other.actions[action].text === item.action.text) twin = {trace: other, duration};
+    });
+  });
+  return twin;
+}
+
+// Of a row that is folded: what its lanes do in the column of pixels under the pointer.
+function describe_fold({lane, members, stack, is_open}, trace, at, column) {
+  const parts = stack.kinds.map((kind) => [kind % kKindNames.length, stack.shares.get(kind)[column]]).filter(([, share]) => share >= 0.0005);
+  const rest = 1 - d3.sum(parts, ([, share]) => share);
+  const rows = parts.map(([kind, share]) => [kKinds[kKindNames[kind]].name, share_text(share)]);
+  if (is_device(lane) && rest >= 0.0005) rows.push(["nothing computed", share_text(rest)]);
+  return [
+    element("div", {class: "title"}, element("span", {}, lane.label), badge_of(trace)),
+    element("div", {}, `${lane.detail}, around ${time_text(at, 4)}`),
+    element("dl", {}, rows.map(([key, value]) => [element("dt", {}, key), element("dd", {}, value)])),
+    element("div", {class: "note"}, `Click to ${is_open ? "fold" : `open ${members.length} rows`}.`),
+  ];
 }

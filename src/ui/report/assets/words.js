@@ -121,7 +121,7 @@ function scaled(value, units, base) {
   }
   return significant(value, 3) + " " + units[step];
 }
-const bytes_text = (bytes) => scaled(bytes, ["B", "KB", "MB", "GB", "TB"], 1000);
+const bytes_text = (bytes) => scaled(bytes, ["B", "KB", "MB", "GB", "TB", "PB"], 1000);
 const rate_text = (bytes_per_second) =>
   scaled(bytes_per_second * 8, ["bps", "Kbps", "Mbps", "Gbps", "Tbps"], 1000);
 
@@ -135,10 +135,19 @@ function percent_text(share) {
 // "3.2 %", for a part of a whole.
 const share_text = (share) => significant(share * 100, 2) + " %";
 
+const share3_text = (share) => significant(share * 100, 3) + " %";
+
 const plural = (count, word) => count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
 
 function color_of(variable) {
   return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+}
+
+// Of a text on this colour ("#rrggbb"): dark where the colour is lighter than about the middle of what eyes tell
+// apart (a luminance of 0.2).
+function text_on(fill) {
+  const light = [1, 3, 5].map((at) => (parseInt(fill.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.2 ? "#10181f" : "#ffffff";
 }
 
 // Redraws when its element changes its width or the theme changes.
