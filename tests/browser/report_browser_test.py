@@ -619,7 +619,7 @@ class StreamsTest(unittest.TestCase):
             browser.keep("streams-dark")
         with self.browse(390) as browser:
             browser.keep("streams-narrow")
-            self.assertEqual("0.0 µs 1.00 ms 2.00 ms", browser.run(AXIS))
+            self.assertEqual("0.00 ms 1.00 ms 2.00 ms", browser.run(AXIS))
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
 

@@ -115,6 +115,18 @@ void add_chart(const std::string& column, report::SweepChartPage& page) {
   }
 }
 
+// The first axis but this one, of those with several values if there are any.
+std::optional<size_t> varying_axis(const std::vector<report::SweepChartAxis>& axes,
+                                   std::optional<size_t> other) {
+  std::optional<size_t> first;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (i == other) continue;
+    if (axes[i].texts.size() > 1) return i;
+    if (!first) first = i;
+  }
+  return first;
+}
+
 }  // namespace
 
 std::string configuration_words(const Sweep& sweep, int64_t configuration) {
@@ -207,8 +219,8 @@ std::string sweep_report(const Sweep& sweep, const std::vector<SweepRow>& rows,
 
   const std::vector<std::string> paths = paths_of(sweep);
   page.by = position_of(paths, options.by);
-  page.x = position_of(paths, options.x).value_or(page.by == size_t{0} && paths.size() > 1 ? 1 : 0);
-  if (!page.by && paths.size() > 1) page.by = page.x == 0 ? 1 : 0;
+  page.x = position_of(paths, options.x).value_or(varying_axis(page.axes, page.by).value_or(0));
+  if (!page.by) page.by = varying_axis(page.axes, page.x);
   if (cost.empty()) page.notes.push_back("cost is unknown: a datacenter in use names no price");
   page.command = options.command;
   page.version = command::version();

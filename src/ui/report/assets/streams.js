@@ -4,6 +4,8 @@
 const kRowHeight = 40, kLabelWidth = 110, kAxisHeight = 24;
 const kLetter = 7;  // pixels of a letter, about
 
+const whole_unit = data.end >= 1000 ? ["ms", 1000, 2] : ["µs", 1, 1];  // of the axis
+const on_axis = (value) => `${(value / whole_unit[1]).toFixed(whole_unit[2])} ${whole_unit[0]}`;
 const microseconds = (value) => value >= 1000 ? `${(value / 1000).toFixed(2)} ms` : `${value.toFixed(1)} µs`;
 
 class Streams {
@@ -41,7 +43,7 @@ class Streams {
     for (let part = 0; part <= parts; ++part) {
       const time = data.end * part / parts;
       this.add("text", {x: x(time), y: height - 6, fill: color_of("--soft"), "font-size": 12,
-                        "text-anchor": part === 0 ? "start" : part === parts ? "end" : "middle"}, microseconds(time));
+                        "text-anchor": part === 0 ? "start" : part === parts ? "end" : "middle"}, on_axis(time));
     }
   }
 
@@ -54,7 +56,7 @@ class Streams {
     this.add("rect", {x: left, y, width: size, height: kRowHeight - 8, rx: 3, fill: color_of(block.color)})
       .addEventListener("pointerenter", show);
     if (size < block.name.length * kLetter + 6) return;
-    this.add("text", {x: left + size / 2, y: y + kRowHeight / 2, fill: color_of("--card"), "font-size": 12,
+    this.add("text", {x: left + size / 2, y: y + kRowHeight / 2, fill: text_on(color_of(block.color)), "font-size": 12,
                       "text-anchor": "middle", "pointer-events": "none"}, block.name);
   }
 }

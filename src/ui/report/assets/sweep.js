@@ -142,10 +142,12 @@ class SweepChart {
   }
 }
 
+// Those that can be chosen: not of a single value.
 function fill_controls(charts) {
   const controls = by_id("controls");
-  controls.hidden = rest.length === 0;
-  for (const axis of rest) {
+  const open = rest.filter((axis) => axes[axis].texts.length > 1);
+  controls.hidden = open.length === 0;
+  for (const axis of open) {
     const id = `axis-${axis}`;
     const select = element("select", {id}, axes[axis].texts.map((text, i) => element("option", {value: i}, text)));
     select.addEventListener("change", () => {
@@ -156,22 +158,32 @@ function fill_controls(charts) {
   }
 }
 
+// How a column of an answer is headed and written: "iteration_s" is "iteration (s)".
+function column_words(name) {
+  if (name === "mfu") return {head: "MFU", scale: 1};
+  const [, key, unit] = /^(.*?)(?:(?<!_per)_(s|usd|bytes))?$/.exec(name);
+  const words = key.replace(/_per_s$/, "/s").replaceAll("_", " ");
+  return unit === "bytes" ? {head: `${words} (GB)`, scale: 1e-9} : {head: unit ? `${words} (${unit === "usd" ? "USD" : unit})` : words, scale: 1};
+}
+
 function fill_table() {
   const cell = (tag, text, numeric, wide) => element(tag, {class: numeric ? "number" : wide ? "wraps" : null,
                                                           style: wide ? "min-width:28em" : null}, text);
   // Paths are longer than what stands below them.
-  const head = (name, numeric) => element("th", {class: numeric ? "number" : null, style: "white-space:normal;min-width:6em"},
+  const head = (name, numeric, key) => element("th", {class: numeric ? "number" : null, style: "white-space:normal;min-width:6em", title: key},
     name.split(/(?<=[._])/).flatMap((part) => [part, element("wbr")]));
-  const names = [...axes.map((axis) => axis.name), ...data.columns.map((column) => column.name)];
+  const keys = [...axes.map((axis) => axis.name), ...data.columns.map((column) => column.name)];
+  const words = data.columns.map((column) => column_words(column.name));
+  const names = [...axes.map((axis) => axis.name), ...words.map(({head}) => head)];
   const numeric = [...axes.map((axis) => axis.numbers !== null), ...data.columns.map((column) => column.numeric)];
   const row = (configuration) => [
     ...axes.map((axis, i) => axis.texts[value_on(configuration, i)]),
-    ...data.columns.map((column) => {
+    ...data.columns.map((column, i) => {
       const value = column.cells[configuration];
-      return !column.numeric ? value : value === null ? "–" : figure_text(value);
+      return !column.numeric ? value : value === null ? "–" : figure_text(value * words[i].scale);
     })];
   by_id("table").append(
-    element("thead", {}, element("tr", {}, names.map((name, i) => head(name, numeric[i])))),
+    element("thead", {}, element("tr", {}, names.map((name, i) => head(name, numeric[i], keys[i])))),
     element("tbody", {}, d3.range(Math.min(configurations, kRowsMax)).map((configuration) =>
       element("tr", {}, row(configuration).map((text, i) => cell("td", text, numeric[i], names[i] === "reason"))))));
   by_id("table-note").textContent = configurations > kRowsMax
