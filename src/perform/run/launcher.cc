@@ -133,13 +133,20 @@ class Launch {
   const observe::CertificateWatch& certificates() const { return certificates_; }
 
  private:
+  // How far a rank's process is, by its own messages, which move it forwards. That it has ended is
+  // said apart: those that have finished end as well.
+  enum class SlotState {
+    kAwaited,   // no hello yet
+    kHere,      // it has said where it can be reached
+    kReady,     // it is linked to its neighbours
+    kFinished,  // behind the last step
+    kFailed,    // it said why; its end is no news
+  };
   // One per rank.
   struct Slot {
-    std::string address;  // empty: no hello yet
-    int32_t reach = 0;    // dialling.h
-    bool ready = false;
-    bool finished = false;
-    bool failed = false;  // it said why; its end is no news
+    SlotState state = SlotState::kAwaited;
+    std::string address;
+    int32_t reach = 0;  // dialling.h
     std::optional<int> status;
     std::optional<std::string> disconnected;  // why
     SimTime given_until;                      // to a spare, which is to come by then
@@ -206,6 +213,9 @@ class Launch {
 
   bool reached(RunPhase phase) const { return phase_ >= phase; }
   void advance(RunPhase next);
+  void reach(int32_t rank, SlotState state) {
+    slots_[rank].state = std::max(slots_[rank].state, state);
+  }
   std::string name(int32_t rank) const { return plan::rank_name(plan_, rank); }
   bool is_child(int32_t rank) const { return !options_.rendezvous || rank == 0; }
   std::string resume_hint() const;
@@ -482,8 +492,8 @@ Status Launch::supervise() {
       const Slot& slot = slots_[r];
       const bool ended = is_child(static_cast<int32_t>(r)) ? slot.status.has_value()
                                                            : slot.disconnected.has_value();
-      over += slot.finished && ended;
-      finished += slot.finished;
+      over += slot.state == SlotState::kFinished && ended;
+      finished += slot.state == SlotState::kFinished;
     }
     if (finished == ranks_) TRY(end_if_done());
     if (over == ranks_) return {};
@@ -553,7 +563,8 @@ void Launch::offer_seats() {
   for (size_t r = 0; r < ranks_; ++r) {
     Slot& slot = slots_[r];
     const auto rank = static_cast<int32_t>(r);
-    if (is_child(rank) || !slot.address.empty() || clock_.now() < slot.given_until) continue;
+    const bool came = slot.state != SlotState::kAwaited;
+    if (is_child(rank) || came || clock_.now() < slot.given_until) continue;
     // Who sat there last has the newest state: which of the two that is nobody knows.
     const bool owner_first = past_.lacking % 2 == 0;
     if (!workers_->give_seat(rank, plan_.ranks[r].datacenter, owner_first)) continue;
@@ -586,10 +597,11 @@ Status Launch::handle(int32_t rank, const Event& event) {
 Status Launch::handle(int32_t rank, const join::Hello& hello) {
   slots_[rank].address = hello.address;
   slots_[rank].reach = hello.reach;
+  reach(rank, SlotState::kHere);
   if (options_.on_start) options_.on_start(rank, hello.pid);
   if (options_.telemetry) options_.telemetry->add(rank, std::optional<observe::Hang>());
   for (const Slot& slot : slots_) {
-    if (slot.address.empty()) return {};
+    if (slot.state == SlotState::kAwaited) return {};
   }
   return all_came();
 }
@@ -731,7 +743,7 @@ bool Launch::keeps_state() const {
 }
 
 Status Launch::handle(int32_t rank, const join::Ready&) {
-  slots_[rank].ready = true;
+  reach(rank, SlotState::kReady);
   return {};
 }
 
@@ -739,7 +751,7 @@ Status Launch::handle(int32_t rank, const join::Ready&) {
 Status Launch::go_if_ready() {
   if (phase_ != RunPhase::kPreparing || !membership_.begun()) return {};
   for (const Slot& slot : slots_) {
-    if (!slot.ready) return {};
+    if (slot.state < SlotState::kReady) return {};
   }
   if (past_book_) {
     // A rank that was lost with what it had to report keeps nothing from the others.
@@ -855,13 +867,13 @@ Status Launch::handle(int32_t rank, const join::LinksReport& message) {
 
 Status Launch::handle(int32_t rank, const state::Finished& message) {
   if (!desk_) return failed(fmt::format("{} finished before it began", name(rank)));
-  slots_[rank].finished = true;
+  reach(rank, SlotState::kFinished);
   return desk_->finished(rank, message);
 }
 
 Status Launch::handle(int32_t rank, const state::Failure& message) {
-  slots_[rank].failed = true;
   if (reached(RunPhase::kEnding)) return {};
+  reach(rank, SlotState::kFailed);
   Error error = message.error;
   error.message = fmt::format("{}: {}", name(rank), error.message);
   // Trouble with a neighbour has its cause there; that shows in a moment.
@@ -913,7 +925,7 @@ Status Launch::handle(int32_t rank, const Duplicate&) {
 // its exit status.
 Status Launch::lose(int32_t rank) {
   const Slot& slot = slots_[rank];
-  if (slot.failed || reached(RunPhase::kEnding)) return {};
+  if (slot.state == SlotState::kFailed || reached(RunPhase::kEnding)) return {};
   std::string how = slot.status ? describe_exit(*slot.status) : *slot.disconnected;
   const std::string prefix = fmt::format("lost rank {}: ", rank);
   if (how.starts_with(prefix)) how.erase(0, prefix.size());
