@@ -43,8 +43,10 @@ std::string value_name(const CLI::Option& option) {
   return type.substr(0, check);
 }
 
+// An empty list is none: "[]" of CLI11 2.1, "{}" of 2.4.
 std::string default_of(const CLI::Option& option) {
   std::string text = option.get_default_str();
+  if (text == "{}") return "";
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
   return text;
 }
