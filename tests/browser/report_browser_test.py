@@ -277,6 +277,17 @@ class ReportTest(unittest.TestCase):
             self.assertAlmostEqual(shares[1], shares[2], delta=0.001)
             self.assertGreaterEqual(shares[0] + 0.002, shares[1])  # and sums of gradients
 
+    def test_links_to_other_stages_than_the_next_are_rows_of_their_own(self):
+        with self.browse("folded.html") as browser:
+            # Three stages of two replicas: to the next stage, from end to end as for a tied embedding, between replicas.
+            labels = browser.run("""
+                const lane = (kind, rank, peer) => ({tracks: [], lane: {kind, rank, stage: Math.floor(rank / 2), replica: rank % 2, peer}});
+                const group = {all: [...d3.range(6).map((rank) => lane('compute', rank)),
+                                     ...[[0, 2], [1, 3], [2, 0], [3, 1], [0, 4], [1, 5], [0, 1], [1, 0]].map((pair) => lane('link', ...pair))]};
+                arrange_group(group, {by: 'stage', links: true, open: new Set()});
+                return group.lanes.map((row) => row.lane.label)""")
+            self.assertEqual(["stage 0", "stage 1", "stage 2", "stage 0 → 0", "stage 0 → 1", "stage 0 → 2", "stage 1 → 0"], labels)
+
     def test_keys_open_folded_rows(self):
         with self.browse("folded.html") as browser:
             browser.tab_to("gantt")

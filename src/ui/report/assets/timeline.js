@@ -50,11 +50,14 @@ function arrange(lanes, {by, links}) {
   const shown = lanes.filter((entry) => links || entry.lane.kind !== "link");
   if (of_graphs) for (const entry of shown) entry.block = entry.lane.rank;
   if (!has_replicas) return shown;
+  const stage_of = new Map(lanes.filter(({lane}) => lane.kind === "compute").map(({lane}) => [lane.rank, lane.stage]));
   const keys = new Map(shown.map((entry) => {
     const {kind, stage = 0, replica = 0, rank, peer = rank} = entry.lane;
-    const link = Number(kind === "link"), back = Number(peer < rank);
+    // Where links are folded, those to another stage than the next one (of a tied embedding, between replicas) are apart.
+    entry.peer_stage = folds ? stage_of.get(peer) : null;
+    const link = Number(kind === "link"), back = Number(peer < rank && entry.peer_stage !== stage);
     const boundary = stage - back;  // of a link: both directions beside each other
-    const block = by === "pipeline" ? [replica] : [link, boundary, back];
+    const block = by === "pipeline" ? [replica] : [link, boundary, back, ...(folds && link ? [entry.peer_stage] : [])];
     entry.block = block.join(".");
     return [entry, [...block, ...(by === "pipeline" ? [link, boundary, back] : [replica]), rank]];
   }));
@@ -86,9 +89,9 @@ function fold(lanes, {by, open}) {
 
 function folded_lane(members, by) {
   const ranks = members.map(({lane}) => lane).filter((lane) => lane.kind === "compute");
-  const {kind, stage, replica, rank, peer} = members[0].lane;
+  const {kind, stage, replica} = members[0].lane;
   const hidden = members.length > kOpenMax ? `, ${kOpenMax} of them open` : "";
-  if (ranks.length === 0) return {kind, label: `stage ${stage} → ${stage + Math.sign(peer - rank)}`, detail: plural(members.length, "link") + hidden};
+  if (ranks.length === 0) return {kind, label: `stage ${stage} → ${members[0].peer_stage}`, detail: plural(members.length, "link") + hidden};
   const places = [...new Set(ranks.map((lane) => lane.datacenter))];
   const where = places.length > 3 ? plural(places.length, "datacenter") : places.join(", ");
   return {kind, label: by === "pipeline" ? `pipeline ${replica}` : `stage ${stage}`, detail: `${plural(ranks.length, "rank")} · ${where}${hidden}`};
