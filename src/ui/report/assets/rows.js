@@ -7,26 +7,22 @@ for (let i = 0; i < 64; ++i) kDigitOf[kDigits.charCodeAt(i)] = i;
 
 // Calls see(action, start, duration, bytes) for each interval of a row's text (timeline.h).
 function read_row(text, see) {
-  let at = 0, action = 0, end = 0, bytes = 0;
-  const number = () => {
-    let value = 0, scale = 1;
-    for (;;) {
-      const digit = kDigitOf[text.charCodeAt(at++)];
-      value += (digit & 31) * scale;
-      if (digit < 32) return value;
-      scale *= 32;
+  const said = [0, 0, 0, 0];
+  const signed = (n) => n % 2 === 0 ? n / 2 : -(n + 1) / 2;
+  for (let at = 0, action = 0, end = 0, bytes = 0; at < text.length;) {
+    for (let n = 0; n < 4; ++n) {
+      let digit = kDigitOf[text.charCodeAt(at++)], value = digit & 31;
+      for (let scale = 32; digit >= 32; scale *= 32) {
+        digit = kDigitOf[text.charCodeAt(at++)];
+        value += (digit & 31) * scale;
+      }
+      said[n] = value;
     }
-  };
-  const signed = () => {
-    const value = number();
-    return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
-  };
-  while (at < text.length) {
-    action += signed();
-    const start = end + signed(), duration = number(), said = number();
-    end = start + duration;
-    if (said > 0) bytes = said - 1;
-    see(action, start, duration, bytes);
+    action += signed(said[0]);
+    const start = end + signed(said[1]);
+    end = start + said[2];
+    if (said[3] > 0) bytes = said[3] - 1;
+    see(action, start, said[2], bytes);
   }
 }
 
@@ -52,13 +48,14 @@ class Track {
     this.marks.push(mark);
   }
   finish() {
-    const numbers = this.group.trace.actions;
-    this.starts = Float64Array.from(this.starts);
-    this.ends = Float64Array.from(this.ends);
-    this.bytes = Float64Array.from(this.bytes);
-    this.actions = Uint32Array.from(this.actions);
-    this.marks = Uint16Array.from(this.marks);
-    this.kinds = Uint8Array.from(this.actions, (action) => numbers[action].number);
+    const all = this.group.trace.actions;
+    this.starts = new Float64Array(this.starts);
+    this.ends = new Float64Array(this.ends);
+    this.bytes = new Float64Array(this.bytes);
+    this.actions = new Uint32Array(this.actions);
+    this.marks = new Uint16Array(this.marks);
+    this.kinds = new Uint8Array(this.actions.length);
+    for (let i = 0; i < this.kinds.length; ++i) this.kinds[i] = all[this.actions[i]].number;
   }
   get length() { return this.starts.length; }
   item(i) {

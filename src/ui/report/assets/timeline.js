@@ -110,7 +110,7 @@ function place(group, part, number, offset) {
   group.all.forEach(({lane, tracks}, l) => read_row(part.rows[l], (action, after, duration, bytes) => {
     const start = offset + after;
     // The first track that is free again; on a crowded lane the last one is shared.
-    let track = tracks.find((t) => t.until <= start);
+    let track = tracks.length > 0 && tracks[0].until <= start ? tracks[0] : tracks.find((t) => t.until <= start);
     if (!track) {
       if (tracks.length < kRowsMax) tracks.push(new Track(lane, group));
       track = tracks[tracks.length - 1];
