@@ -654,7 +654,10 @@ Status Launch::begin_if_known() {
   first_iteration_ = beginning->first_iteration;
   checkpoint_ = desk_->checkpoint();
   book_ = std::make_unique<observe::ProgressTracker>(plan_, first_iteration_);
-  if (goes_on_) past_book_ = std::make_unique<observe::ProgressTracker>(plan_, record_.last() + 1);
+  if (goes_on_) {  // the last one again: take_past() says why
+    const int64_t last = std::max<int64_t>(record_.last(), 1);
+    past_book_ = std::make_unique<observe::ProgressTracker>(plan_, last);
+  }
   if (goes_on_ && options_.on_note) options_.on_note(beginning_note(*beginning));
   join::Start start{.plan = plan::to_value(plan_),
                     .epoch = static_cast<int64_t>(membership_.epoch()),
@@ -781,10 +784,11 @@ Status Launch::handle(int32_t rank, const join::ProgressReport& message) {
   return {};
 }
 
-// What it said to a launcher before, which may have been lost with it. Replicas are compared at the
-// steps to come.
+// What it said to a launcher before, which may have been lost with it. The step that was recorded last
+// is told again, for a dashboard's row waits for the evaluation behind its step. Replicas are compared
+// at the steps to come.
 void Launch::take_past(int32_t rank, const stage::IterationReport& report) {
-  if (!past_book_ || report.iteration <= record_.last()) return;
+  if (!past_book_ || report.iteration < record_.last()) return;
   const auto progress = past_book_->add(rank, report);
   if (progress && *progress) record(**progress);
 }
@@ -803,7 +807,8 @@ void Launch::tell_recorded() {
   recorded_told_ = clock_.now();
   for (size_t rank = 0; rank < ranks_; ++rank) {
     // Who is gone is about to be missed.
-    static_cast<void>(workers_->tell(static_cast<int32_t>(rank), join::Recorded{record_.last()}));
+    static_cast<void>(
+        workers_->tell(static_cast<int32_t>(rank), join::Recorded{record_.last() - 1}));
   }
 }
 
