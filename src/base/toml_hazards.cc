@@ -1,6 +1,7 @@
 #include "base/toml_hazards.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/file.h"
 
@@ -61,9 +62,12 @@ class HazardScan {
       return refusal("nested too deeply",
                      fmt::format("at most {} dots outside quotes on one line", dots_max_));
     }
+    if (is_inside_bare_value(c)) return {};
+    follow(c);
     if (c == '\n') begin_line();
     if (c == '#') where_ = Where::kComment;
-    if (c == '"' || c == '\'') {
+    // Behind anything else a quote opens nothing: toml++ takes it for a part of the value.
+    if ((c == '"' || c == '\'') && may_open_string()) {
       where_ = Where::kString;
       quote_ = c;
       many_lines_ = quotes() >= 3;
@@ -93,11 +97,40 @@ class HazardScan {
   void begin_line() {
     where_ = Where::kBetween;
     dots_ = 0;
+    in_bare_ = false;
+    if (open_.empty()) in_value_ = false;
   }
 
   // The same quote so many times from here on.
   size_t quotes() const {
     return std::min(text_.find_first_not_of(quote_, at_), text_.size()) - at_;
+  }
+  // Numbers, dates and what else toml++ takes for one: until white space or the end of a value. Quotes,
+  // brackets and equals signs in it mean nothing.
+  bool is_inside_bare_value(char c) {
+    if (!in_value_) return false;
+    constexpr std::string_view kEnds = ",]}#";
+    constexpr std::string_view kOpens = "[{\"'";
+    const bool ends = is_blank(c) || kEnds.find(c) != std::string_view::npos;
+    in_bare_ = !ends && (in_bare_ || kOpens.find(c) == std::string_view::npos);
+    return in_bare_;
+  }
+
+  // Where TOML has strings; behind a dot in keys alone.
+  bool may_open_string() const {
+    constexpr std::string_view kBefore = " \t\r\n=,[{";
+    if (at_ == 0) return true;
+    const char before = text_[at_ - 1];
+    return kBefore.find(before) != std::string_view::npos || (before == '.' && !in_value_);
+  }
+
+  // Whether a value stands here, or a key: a table in braces has keys, an array what it is in.
+  void follow(char c) {
+    if (c == '{' || c == '[') open_ += c;
+    if ((c == '}' || c == ']') && !open_.empty()) open_.pop_back();
+    const bool in_braces = !open_.empty() && open_.back() == '{';
+    if (c == '=' || c == '}') in_value_ = true;
+    if (c == '{' || (c == ',' && in_braces)) in_value_ = false;
   }
   static bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
   static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -112,6 +145,9 @@ class HazardScan {
   int line_ = 1;
   int dots_ = 0;  // of this line, outside quotes
   Where where_ = Where::kBetween;
+  bool in_value_ = false;    // in kBetween
+  bool in_bare_ = false;     // likewise: a value without quotes
+  std::string open_;         // brackets and braces around it
   char quote_ = 0;           // in kString, kContinued
   bool many_lines_ = false;  // likewise: it opened with three quotes
 };

@@ -13,7 +13,7 @@
 
 namespace tombolo {
 
-// Where strings and comments are, and nothing else, is read. What is wrong with them is left to the
+// Where strings and comments are, and whether a key or a value stands at a place, is read, and nothing else. What is wrong with them is left to the
 // parser. `dots_max`: on one line, outside of strings and comments.
 Status check_toml_hazards(std::string_view text, const std::string& name, int dots_max);
 

@@ -42,6 +42,19 @@ TEST(TomlHazards, StringsEndWhereTheyShould) {
   EXPECT_EQ(hazard("a = \"never closed\n\u00e9"), fmt::format("t:2: {}", kOutside));
 }
 
+// toml++ takes such a quote for a part of the date, and what follows for its end.
+TEST(TomlHazards, AQuoteInsideAValueOpensNothing) {
+  EXPECT_EQ(hazard("a = 00\"7-05\ufe0f\n"), fmt::format("t:1: {}", kOutside));
+  EXPECT_EQ(hazard("a = 0;\u0001\"4-05\ufe0f\n"), fmt::format("t:1: {}", kOutside));
+  EXPECT_EQ(hazard("a = 1.\"5\ufe0f\n"), fmt::format("t:1: {}", kOutside));
+  EXPECT_EQ(hazard("a = [1,\n2.\"5\ufe0f]"), fmt::format("t:2: {}", kOutside));
+  EXPECT_EQ(hazard("a = {b = 1, c.\"\u00e9\" = [\"\u00e9\"]}\nd.\"\u00e9\" = 1"), "none");
+  EXPECT_EQ(hazard("a = 1 # b\nc.\"\u00e9\" = 1"), "none");
+  EXPECT_EQ(hazard("[a.\"\u00e9\"]\n[[a.'\u00e9']]\nb.\"\u00e9\" = 1"), "none");
+  EXPECT_EQ(hazard("a = 1'\ufe0f'"), fmt::format("t:1: {}", kOutside));
+  EXPECT_EQ(hazard("a.\"\u00e9\" = {b='\u00e9',c=[\"\u00e9\"]}"), "none");
+}
+
 TEST(TomlHazards, NothingBeyondAsciiFollowsABackslash) {
   const std::string_view what = "a character beyond ASCII follows a \\";
   EXPECT_TRUE(hazard("a = \"\"\"b \\\n  \u00e9\"\"\"").starts_with(fmt::format("t:2: {}", what)));
