@@ -44,7 +44,7 @@ std::vector<ControlMessage> UnrecordedReports::take_over(const std::string& path
     const auto message = decode(line);
     const auto step = message ? step_of(*message) : std::nullopt;
     if (!step || *step >= first_iteration) continue;
-    kept_.emplace_back(*step, *message);
+    keep(*step, *message);
     out.push_back(*message);
   }
   return out;
@@ -59,7 +59,7 @@ void UnrecordedReports::begin(const std::string& path) {
 void UnrecordedReports::add(int64_t step, const ControlMessage& report) {
   const std::lock_guard lock(mutex_);
   if (over_ || path_.empty()) return;
-  kept_.emplace_back(step, report);
+  keep(step, report);
   if (file_.is_open()) write(report);
 }
 
@@ -86,6 +86,11 @@ void UnrecordedReports::forget() {
 size_t UnrecordedReports::size() const {
   const std::lock_guard lock(mutex_);
   return kept_.size();
+}
+
+void UnrecordedReports::keep(int64_t step, const ControlMessage& report) {
+  kept_.emplace_back(step, report);
+  if (kept_.size() > kReportsMax) kept_.pop_front();
 }
 
 void UnrecordedReports::write(const ControlMessage& report) {

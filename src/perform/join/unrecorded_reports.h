@@ -7,6 +7,8 @@
 // That one may meet the rank's next process. So when a rank stops because its launcher is gone, what
 // it keeps goes into a file in its output folder, and so does what it reports from then on. Nothing
 // is written before: an iteration never waits for a disk.
+//
+// Memory: kReportsMax reports, the newest, where a launcher records nothing because its disk is full.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,8 @@ namespace tombolo::join {
 
 class UnrecordedReports {
  public:
+  static constexpr size_t kReportsMax = 100'000;
+
   // This rank's file, in the output folder of its host.
   static std::string path(const std::string& output, int32_t rank);
 
@@ -39,12 +43,13 @@ class UnrecordedReports {
   void recorded(int64_t step);
   // The launcher is gone. What cannot be written is lost, and no reason for anything else.
   void leave();
-  // The run is over: nobody wants them.
+  // The run is over: they are needed no more.
   void forget();
 
   size_t size() const;
 
  private:
+  void keep(int64_t step, const ControlMessage& report);
   void write(const ControlMessage& report);
 
   mutable std::mutex mutex_;
