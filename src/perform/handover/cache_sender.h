@@ -43,7 +43,7 @@ class CacheSender {
 
   const generate::DecodePlace place_;
   const int32_t rank_;
-  const SystemClock clock_;
+  SystemClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<transport::Endpoint> endpoint_;

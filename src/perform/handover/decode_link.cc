@@ -51,7 +51,7 @@ Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::Decod
 }
 
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
-                          int32_t rank, const Clock& clock) {
+                          int32_t rank, Clock& clock) {
   const transport::Address at{place.host, static_cast<uint16_t>(place.port)};
   const link::LinkShape shape{
       .slow_network = !transport::is_loopback(place.host),
@@ -62,7 +62,7 @@ Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodeP
   const SimTime known_by = clock.now() + kDecodeSilence + kLookAgain;
   Status called = call();
   while (!called && link::is_duplicate_refusal(called.error()) && clock.now() < known_by) {
-    SystemClock().sleep_until(clock.now() + kLookAgain);
+    clock.sleep_until(clock.now() + kLookAgain);
     called = call();
   }
   if (!called && link::is_duplicate_refusal(called.error())) {

@@ -37,7 +37,7 @@ Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::Decod
 // have place.connections each, the front one. Where another process is that rank already, it may be one that
 // is gone without a word: then it is called again until that would have been noticed. Unusable where it stays.
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
-                          int32_t rank, const Clock& clock);
+                          int32_t rank, Clock& clock);
 
 link::Payload to_payload(const std::string& line);
 std::string to_text(const link::Payload& payload);
