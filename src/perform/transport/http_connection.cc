@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <limits>
 
@@ -31,6 +32,20 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+// "%41" is "A" (RFC 3986, 2.1); what is no such triple stays.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    unsigned value = 0;
+    const char* const digits = text.data() + at + 1;
+    const bool is_triple = text[at] == '%' && at + 2 < text.size() &&
+                           std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+    out += is_triple ? static_cast<char>(value) : text[at];
+    if (is_triple) at += 2;
+  }
+  return out;
+}
+
 // The path of "/metrics?x=1" and of "http://host:80/metrics" (RFC 9112, 3.2.2).
 std::string path_of(std::string_view target) {
   const size_t scheme = target.find("://");
@@ -38,7 +53,7 @@ std::string path_of(std::string_view target) {
     const size_t path = target.find('/', scheme + 3);
     target = path == std::string_view::npos ? "/" : target.substr(path);
   }
-  return std::string(target.substr(0, target.find('?')));
+  return percent_decoded(target.substr(0, target.find('?')));
 }
 
 std::string text_of(const auto& view) { return std::string(view.data(), view.size()); }

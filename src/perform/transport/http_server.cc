@@ -286,6 +286,7 @@ void HttpServer::Inside::read_from(std::unique_ptr<HttpConnection>& client) {
       note(*client, reply->status);
     } else {
       client->read_body();
+      client->read_on();  // TLS may hold bytes that the socket does not show
     }
   }
   if (client->state() == State::kUnclear) refuse(*client, client->refusal());

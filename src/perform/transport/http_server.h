@@ -1,5 +1,5 @@
-// An HTTP/1.1 server for the few pages and the API that Tombolo has: one request per connection, whoever
-// asks and however slowly. Boost.Beast parses (RFC 9112); sockets, bounds and threads are here.
+// An HTTP/1.1 server for the few pages and the API that Tombolo has: one request per connection, from
+// any client, however slow. Boost.Beast parses (RFC 9112); sockets, bounds and threads are here.
 //
 //   what                         bound                          who exceeds it
 //   connections being read       limits.connections             the oldest of the address with most is closed
@@ -9,7 +9,7 @@
 //   requests read, not answered  limits.threads + .waiting      429
 //   a client that takes nothing  limits.write_time              the connection is closed
 //
-// One thread reads all requests, so a slow one costs a few kilobytes and keeps nobody out. `threads`
+// One thread reads all requests, so a slow one costs a few kilobytes and keeps no other client out. `threads`
 // others answer. Connections are closed only when the client has had time to read the answer, for a
 // socket closed on unread bytes would take it away (RFC 9112, 9.6). Ranges are ignored: 8 KiB of
 // them would ask for a page thousands of times (RFC 9110, 14.2, allows that).
@@ -31,7 +31,7 @@ namespace tombolo::transport {
 
 struct HttpRequest {
   std::string method;
-  std::string path;                                          // without what a ? begins
+  std::string path;  // without what a ? begins; %2F and its like are decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
 

@@ -106,7 +106,8 @@ TEST_F(Echo, ReadsRequestsAsTheStandardHasThem) {
   EXPECT_EQ(body("\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n"), "GET /a []");       // 2.2
   EXPECT_EQ(body("GET http://x:80/a?b HTTP/1.1\r\nHost: x\r\n\r\n"), "GET /a []");  // 3.2.2
   EXPECT_EQ(body("GET http://x HTTP/1.1\r\nHost: x\r\n\r\n"), "GET / []");          // 3.2.2
-  EXPECT_EQ(body("GET /a HTTP/1.0\r\n\r\n"), "GET /a []");                          // 3.2
+  EXPECT_EQ(body("GET /a%2Fb%20c%zz%4 HTTP/1.1\r\nHost: x\r\n\r\n"), "GET /a/b c%zz%4 []");
+  EXPECT_EQ(body("GET /a HTTP/1.0\r\n\r\n"), "GET /a []");  // 3.2
   EXPECT_EQ(body("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                  "3;name=value\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: y\r\n\r\n"),
             "POST /a [abcde]");  // 7.1
