@@ -40,7 +40,7 @@ std::vector<std::optional<Seconds>> simulate_finals(const Finals& finals,
                                                     int threads);
 
 // Writes what was simulated into plans, which say `closed_form` and keep `simulated`, and puts these in
-// the order of `before`, in front of the others.
+// front of the others, both in the order of `before`.
 template <class Plan, class ClosedForm, class Before>
 FinalCounts hold_finals(const std::vector<std::optional<Seconds>>& times, std::vector<Plan>& plans,
                         const ClosedForm& closed_form, const Before& before) {

@@ -2,8 +2,8 @@
 //
 // A connection is called at once when it was lost, and after each failed call later: 50 ms, 100 ms
 // and so on up to 2 s after that call began, each spread by a quarter up or down, so that the
-// connections of many ranks do not call together. One that comes back and is lost within 2 s goes on
-// waiting where it was. As long as one connection lives, the others are called for ever.
+// connections of many ranks do not call together. One that comes back and is lost within 2 s continues
+// with the pause where it was. As long as one connection lives, the others are called for ever.
 //
 // The link is over when there was none for the grace, of which there are two. Who ended a connection
 // was there a moment ago, and calls again at once if it still lives; so a process that ended is known
@@ -25,7 +25,7 @@ namespace tombolo::link {
 // How a connection was lost.
 enum class Loss {
   kEnded,   // the other side hung up, or a gateway did
-  kSilent,  // nothing came for long, or the kernel says that nobody answers
+  kSilent,  // nothing came for long, or the kernel got no answer
 };
 
 class Recovery {

@@ -29,7 +29,7 @@ class StepRecord {
 
   // Fails where it cannot be written; it counts all the same.
   Status add(int64_t step, std::optional<double> loss);
-  // The run is over: nobody goes on with it.
+  // The run is over: no launcher continues it.
   void remove();
 
   int64_t last() const { return last_; }  // the step that was added last; 0: none

@@ -41,8 +41,8 @@ class NeighbourLinks {
   // Both outlive it.
   NeighbourLinks(Options options, transport::Endpoint& endpoint, Threads& clock);
 
-  // Returns when all are linked, or with the first error of the lowest peer: where one fails, nobody
-  // waits for the others. Once.
+  // Returns when all are linked, or with the first error of the lowest peer: where one fails, the
+  // others are not waited for. Once.
   Status link(const plan::Plan& plan, const std::set<int32_t>& peers);
 
   // From another thread.

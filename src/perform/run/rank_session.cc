@@ -64,7 +64,7 @@ enum class Phase {
 
 // Who knows how this rank's part in the run ended.
 enum class Known {
-  kNobody,     // not yet, or this rank alone
+  kUnknown,    // not ended yet, or known to this rank alone
   kTold,       // the launcher, which tells people
   kContinues,  // the launcher, and the run continues: this rank's state is wanted
   kDisplaced,  // the launcher has another process in this rank's place
@@ -162,7 +162,7 @@ class RankSession {
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_ = clock_.signal();
   Phase phase_ = Phase::kJoining;
-  Known known_ = Known::kNobody;
+  Known known_ = Known::kUnknown;
   std::optional<SimTime> origin_;
   std::optional<std::string> verdict_;  // why everybody stops
   std::optional<state::Over> over_;     // all ranks have finished
@@ -179,7 +179,7 @@ void RankSession::advance(Phase to) {
 // What the launcher said counts, whatever this rank would say.
 void RankSession::now_known(Known known) {
   std::lock_guard lock(mutex_);
-  if (known != Known::kUnheard || known_ == Known::kNobody) known_ = known;
+  if (known != Known::kUnheard || known_ == Known::kUnknown) known_ = known;
 }
 
 RankSession::~RankSession() {

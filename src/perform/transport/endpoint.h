@@ -39,8 +39,8 @@
 // What is lost for good at once: a peer that gives up (abort), one that was started again (another
 // Identity::incarnation), and one that contradicts itself. A connection that was idle for
 // ping_every carries a ping, so a path that swallows everything is noticed within silence_max on
-// both sides. What was silent is not hung up on before the other side lives again: it would take that
-// for our end.
+// both sides. A connection that was silent stays open until the other side is heard again: closing it
+// would look like the end of this process.
 //
 // With credentials every connection is TLS 1.3, and both sides show a certificate of one authority
 // (trust/secure_stream.h) before they say hello. Without, it is plain TCP, and addresses that lead

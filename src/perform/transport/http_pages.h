@@ -1,5 +1,5 @@
-// A few pages over HTTP, for monitoring: read-only, unencrypted, hence on loopback unless somebody
-// says otherwise.
+// A few pages over HTTP, for monitoring: read-only, unencrypted, hence on loopback unless the
+// user says otherwise.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct HttpPage {
 Result<std::unique_ptr<HttpServer>> serve_pages(const Address& at,
                                                 std::map<std::string, HttpPage> pages);
 
-// A page of such a server; kFailed where nobody answers within 2 s.
+// A page of such a server; kFailed where no answer comes within 2 s.
 Result<std::string> http_page(const Address& at, const std::string& path);
 
 }  // namespace tombolo::transport

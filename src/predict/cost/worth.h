@@ -1,5 +1,5 @@
 // What an iteration of a Plan is worth, what it costs, and in what memory: the figures that stand beside its
-// time. Whoever prints, writes or draws them asks here, so that one question has one answer.
+// time. Commands, files and pages all take them from here.
 #pragma once
 
 #include <cstdint>
