@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/quantiles.h"
 #include "perform/train/blas_check.h"
@@ -18,23 +19,30 @@ namespace {
 constexpr int kLooksMin = 3;
 constexpr int64_t kHeadWidth = 32;
 
-// Median of the looks that begin within the budget, after one that fills caches and allocator.
+// Medians of the looks that begin within the budget, after one that fills caches and allocator.
+// Works that are compared are looked at in turns, so that what disturbs one disturbs all.
 class Stopwatch {
  public:
   Stopwatch(const std::function<Seconds()>& now, Seconds budget) : now_(now), budget_(budget) {}
 
-  template <class Work>
-  Seconds median_of(const Work& work) const {
-    work();
-    std::vector<double> looks;
-    const Seconds end = now_() + budget_;
-    for (Seconds begin = now_(); looks.size() < kLooksMin || begin < end;) {
-      work();
-      const Seconds after = now_();
-      looks.push_back((after - begin).value);
-      begin = after;
+  template <class... Work>
+  std::array<Seconds, sizeof...(Work)> medians_of(const Work&... works) const {
+    (works(), ...);
+    std::array<std::vector<double>, sizeof...(Work)> looks;
+    const Seconds end = now_() + budget_ * real(sizeof...(Work));
+    for (Seconds begin = now_(); looks[0].size() < kLooksMin || begin < end;) {
+      size_t which = 0;
+      const auto look = [&](const auto& work) {
+        work();
+        const Seconds after = now_();
+        looks[which++].push_back((after - begin).value);
+        begin = after;
+      };
+      (look(works), ...);
     }
-    return Seconds{median(std::move(looks))};
+    std::array<Seconds, sizeof...(Work)> answer;
+    for (size_t i = 0; i < answer.size(); ++i) answer[i] = Seconds{median(std::move(looks[i]))};
+    return answer;
   }
 
  private:
@@ -47,7 +55,7 @@ plan::MeasuredProduct measure_product(const Stopwatch& watch, plan::Precision pr
   const at::NoGradGuard no_gradients;
   const auto type = precision == plan::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   const at::Tensor x = at::ones({rows, depth}, type), weight = at::ones({columns, depth}, type);
-  const Seconds each = watch.median_of([&] { at::linear(x, weight); });
+  const auto [each] = watch.medians_of([&] { at::linear(x, weight); });
   return {.precision = precision,
           .rows = rows,
           .columns = columns,
@@ -63,7 +71,7 @@ BytesPerSecond measure_stream(const Stopwatch& watch, Bytes array) {
   const auto size = std::max(static_cast<int64_t>(array.value), larger) / 4;
   const at::Tensor a = at::ones({size}, at::kFloat), b = at::ones({size}, at::kFloat);
   at::Tensor c = at::zeros({size}, at::kFloat);
-  const Seconds each = watch.median_of([&] { at::add_out(c, a, b); });
+  const auto [each] = watch.medians_of([&] { at::add_out(c, a, b); });
   return Bytes{3.0 * 4.0 * real(size)} / each;
 }
 
@@ -83,23 +91,24 @@ Result<plan::MeasuredLayer> measure_layer(const Stopwatch& watch, const model::M
   const auto gradient = [](const at::Tensor& like) { return at::full_like(like, 1e-3); };
   const at::Tensor input =
       at::arange(rows * m.hidden, at::kFloat).sin().view({rows, m.hidden});  // numbers in [-1, 1]
-  const Seconds whole = watch.median_of([&] {
+  const auto forward_and_backward = [&] {
     WeightGradients gradients;
     const at::Tensor x = input.detach();
     const at::Tensor y = module.forward(x.set_requires_grad(true), &gradients);
     torch::autograd::backward({y}, {gradient(y)});
-  });
+  };
   const AttentionShape shape{.samples = rows / m.sequence,
                              .sequence = m.sequence,
                              .heads = m.heads,
                              .kv_heads = m.kv_heads,
                              .head_size = m.head_size()};
   const AttentionTables tables = attention_tables(shape, RotaryPositions{}, at::kFloat);
-  const Seconds attention = watch.median_of([&] {
+  const auto its_attention = [&] {
     const auto leaf = [&] { return input.detach().set_requires_grad(true); };
     const at::Tensor y = causal_attention(shape, tables, leaf(), leaf(), leaf());
     torch::autograd::backward({y}, {gradient(y)});
-  });
+  };
+  const auto [whole, attention] = watch.medians_of(forward_and_backward, its_attention);
   return plan::MeasuredLayer{
       .model = m, .micro_batch = shape.samples, .whole = whole, .attention = attention};
 }

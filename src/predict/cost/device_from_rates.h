@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 
-#include "base/result.h"
 #include "spec/cluster/cluster.h"
 #include "spec/plan/device_rates.h"
 
@@ -12,17 +11,20 @@ namespace tombolo::cost {
 
 // `ranks`: of one or several ranks that measured at once, as the ranks of a run load a machine.
 //
-//   peak                  the fastest product; median of the ranks
+//   peak                  the fastest product, or what a layer reached where that is more, as when
+//                         the machine was disturbed while it measured products
 //   memory_bandwidth      the streaming pass; median of the ranks
 //   efficiency            so that the law gives a layer the time it took outside attention
 //   attention_efficiency  so that the law gives its attention the time it took
 //
 // The last two are medians over the layers of all ranks. So they are shares of whole stages, as
 // those of the catalog: element-wise operators and allocations are in them. All are rounded to four
-// digits. Failed: an efficiency above 1, which only a disturbed measurement gives. CHECKs
-// that `ranks` is not empty.
-Result<cluster::Device> device_from_rates(std::span<const plan::DeviceRates> ranks,
-                                          const std::string& name);
+// digits. CHECKs that `ranks` is not empty.
+cluster::Device device_from_rates(std::span<const plan::DeviceRates> ranks,
+                                  const std::string& name);
+
+// In the precision of the layers; median of the ranks, in four digits.
+FlopsPerSecond fastest_product(std::span<const plan::DeviceRates> ranks);
 
 // What one layer says by itself, at this peak.
 struct LayerEfficiency {

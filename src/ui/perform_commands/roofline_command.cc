@@ -63,7 +63,14 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
                                 .hidden = options.hidden,
                                 .budget = Seconds{options.seconds},
                                 .worker_program = options.worker}));
-  const cluster::Device device = TRY(cost::device_from_rates(ranks, "cpu"));
+  const cluster::Device device = cost::device_from_rates(ranks, "cpu");
+  const FlopsPerSecond product = cost::fastest_product(ranks);
+  if (device.peak > product) {
+    std::cerr << fmt::format(
+        "note: a layer reached {}, its products {}: the peak is the layer's; measure again while "
+        "the machine does nothing else\n",
+        brief(device.peak), brief(product));
+  }
   const std::string machine = run::machine_name();
   TRY(write_file(options.out, device_text(device, machine, options)));
   if (options.json) {
