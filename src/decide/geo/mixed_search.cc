@@ -62,10 +62,13 @@ double set_bound(search::Objective objective, PricedSetting& priced,
   std::vector<StageRoom> rooms;
   for (const size_t z : set) rooms.push_back(room_of(priced, z, 0));
   PipelineNeeds needs = needs_of(priced, set);
-  // Each boundary between them is at least as long as the shortest.
+  // Each boundary between them is at least as long as the shortest, and so are the ends of a tied
+  // embedding, which lie in two of them.
+  Seconds tied{kInfinity};
   cost::Hop least{Seconds{kInfinity}, Seconds{kInfinity}, Seconds{kInfinity}};
   for (const size_t a : set) {
     for (const size_t b : set) {
+      if (a != b) tied = std::min(tied, priced.tied(a, b));
       const auto& places = cluster.datacenters;
       const cluster::WanLink* link = a < b ? cluster.link(places[a].name, places[b].name) : nullptr;
       if (!link) continue;
@@ -80,6 +83,7 @@ double set_bound(search::Objective objective, PricedSetting& priced,
     needs.transfers = boundaries * least.transfer.value;
     needs.exposed = boundaries * least.exposed.value;
     needs.period_min = least.occupancy.value;
+    needs.end_min = std::max(needs.end_min, tied.value);
   }
   return bound(objective, rooms, needs);
 }
@@ -176,6 +180,10 @@ class SettingSearch {
         ledger::tied_egress(cluster_, cluster_.datacenters[order.front()].name,
                             cluster_.datacenters[order.back()].name, tied_, priced_.setting().data)
             .value;
+    // A tied embedding's gradients go to the last stage behind those of the first one.
+    const double first = priced_.table(order.front(), true, order.size() == 1).at(0, 1).end;
+    needs_.end_min =
+        std::max(needs_.end_min, first + priced_.tied(order.front(), order.back()).value);
     rooms_.clear();
     for (size_t i = 0; i < order.size(); ++i) {
       rooms_.push_back(room_of(priced_, order[i], static_cast<int64_t>(order.size() - 1 - i)));

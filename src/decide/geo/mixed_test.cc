@@ -317,6 +317,30 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
   }
 }
 
+// The ends of a tied embedding send each other gradients: bounds know that, and cut no winner by it.
+TEST(Mixed, BoundsKnowTheGradientsOfATiedEmbedding) {
+  Random random(6);
+  for (int round = 0; round < 6; ++round) {
+    plan::OpenJob open = job_over({{"fast", 1, 2, 1.5}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1.2}},
+                                  2 * random.uniform());
+    const HandLaw law = law_with({0.5 + random.uniform(), 0.5 + random.uniform(), 1});
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      for (const bool tied : {false, true}) {
+        open.job.model->tied_embeddings = tied;
+        const auto found = search_mixed(open, law, {.objective = objective, .top = 3});
+        const auto all =
+            search_mixed(open, law, {.objective = objective, .top = 3, .prune = false});
+        ASSERT_TRUE(found && all);
+        ASSERT_EQ(found->top.size(), all->top.size());
+        for (size_t i = 0; i < all->top.size(); ++i) {
+          EXPECT_NEAR(found->top[i].score, all->top[i].score, 1e-9 * all->top[i].score) << i;
+        }
+        EXPECT_LT(found->evaluated, all->evaluated);
+      }
+    }
+  }
+}
+
 // Every second layer has experts, and takes another time than its neighbours.
 TEST(Mixed, EqualsBruteForceWhereKindsOfLayersTakeTurns) {
   for (const double odd : {0.3, 2.5}) {
