@@ -161,8 +161,8 @@ class RankGraph {
         actions_(schedule.ranks[scheduled]),
         pairs_(schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[scheduled]),
         release_(release_of(schedule, rank % shape.replicas)),
-        overlaps_(plan.exchange_overlaps()),
-        by_group_(plan.updates_by_group()),
+        overlaps_(!exchanges.empty() && plan.exchange_overlaps()),
+        by_group_(overlaps_ && plan.updates_by_group()),
         hidden_(hidden_sums(plan, rank, actions_)),
         graph_{rank, {}} {
     for (const Action& action : actions_) {

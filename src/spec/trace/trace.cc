@@ -22,8 +22,9 @@ std::string to_text(const Origin& origin) {
 
 void normalize(Trace& trace) {
   std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action, a.origin, a.part) <
-           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action, b.origin, b.part);
+    if (a.start != b.start) return a.start < b.start;  // nearly always
+    return std::tie(a.lane, a.rank, a.peer, a.end, a.action, a.origin, a.part) <
+           std::tie(b.lane, b.rank, b.peer, b.end, b.action, b.origin, b.part);
   });
   std::stable_sort(trace.records.begin(), trace.records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.iteration, a.name, a.rank) < std::tie(b.iteration, b.name, b.rank);
