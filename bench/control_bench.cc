@@ -97,7 +97,7 @@ Status answer(Rank& rank, int32_t launcher, const ControlMessage& message, const
     if (!knew && rank.member.epoch() > 0) return say(BeatReport{rank.member.beat(clock.now())});
     return {};
   }
-  if (std::holds_alternative<Survey>(message)) return say(Inventory{});
+  if (std::holds_alternative<state::Survey>(message)) return say(state::Inventory{});
   if (std::holds_alternative<Start>(message)) {
     rank.started = true;
     return say(Ready{});
@@ -147,7 +147,7 @@ Status drive(const Options& options, pid_t launcher_process, const link::Token& 
     for (int32_t r = next++; r < launcher; r = next++) {
       transport::Endpoint::Options door{
           .identity = {.rank = r, .ranks = launcher + 1, .token = token}, .credentials = papers};
-      bear_resets(door, terms);
+      outlive_cuts(door, terms);
       Rank& rank = ranks[static_cast<size_t>(r)];
       rank.endpoint = TRY(transport::Endpoint::create(std::move(door), clock));
       TRY(rank.endpoint->connect(launcher, "127.0.0.1", options.port, {}, in(100, clock)));
@@ -184,7 +184,7 @@ Status drive(const Options& options, pid_t launcher_process, const link::Token& 
   // A report has the links to two neighbours of a pipeline and two of a ring.
   LinksReport report;
   report.links.resize(4);
-  for (LinkReport& link : report.links) link.link.connections.resize(4);
+  for (observe::LinkReport& link : report.links) link.link.connections.resize(4);
   const auto words = encode(report);
   const double cpu_before = cpu_seconds(launcher_process);
   const SimTime from = clock.now();
