@@ -62,8 +62,8 @@ double set_bound(search::Objective objective, PricedSetting& priced,
   std::vector<StageRoom> rooms;
   for (const size_t z : set) rooms.push_back(room_of(priced, z, 0));
   PipelineNeeds needs = needs_of(priced, set);
-  // Each boundary between them is at least as long as the shortest, and so are the ends of a tied
-  // embedding, which lie in two of them.
+  // Each boundary between them is at least as long as the shortest. The ends of a tied embedding lie
+  // in two of them, and send each other gradients for at least the time of the nearest two.
   Seconds tied{kInfinity};
   cost::Hop least{Seconds{kInfinity}, Seconds{kInfinity}, Seconds{kInfinity}};
   for (const size_t a : set) {

@@ -317,8 +317,8 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
   }
 }
 
-// The ends of a tied embedding send each other gradients: bounds know that, and cut no winner by it.
-TEST(Mixed, BoundsKnowTheGradientsOfATiedEmbedding) {
+// Bounds count the gradients that the ends of a tied embedding send each other.
+TEST(Mixed, BoundsCutNoWinnerWithATiedEmbedding) {
   Random random(6);
   for (int round = 0; round < 6; ++round) {
     plan::OpenJob open = job_over({{"fast", 1, 2, 1.5}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1.2}},

@@ -1,6 +1,5 @@
 #include "predict/cost/device_from_rates.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "predict/cost/price_plan.h"
@@ -8,8 +7,6 @@
 
 namespace tombolo::cost {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr double kTokens = 4 * 256;
 
