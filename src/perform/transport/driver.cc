@@ -17,6 +17,14 @@ Error detail::lost(int32_t rank, const std::string& reason) {
           fmt::format("look at what rank {} said last", rank)};
 }
 
+void detail::Connection::link_as(int32_t peer, const link::LinkPart& its_part) {
+  advance(state, ConnectionState::kLinked);
+  rank = peer;
+  part = its_part;
+  decoder.raise_payload_max(link::kFramePayloadMax);
+  if (secure) secure->widen();
+}
+
 namespace {
 
 // Whether the other side, or a gateway in its name, said so; otherwise the kernel had no answer.
@@ -34,57 +42,59 @@ void Driver::read(const ConnectionPtr& c) {
   const auto space = c->secure ? c->secure->space() : c->decoder.space();
   c->socket.async_read_some(
       asio::buffer(space.data(), space.size()), [this, c](asio::error_code error, size_t bytes) {
-        if (!c->open) return close_parked(c);
+        if (!c->is_open()) return close_parked(c);
         if (error) {
           std::string reason = error == asio::error::eof ? "the connection ended without a goodbye"
                                                          : error.message();
           if (c->meets >= 0) reason += "; it went through the coordinator";
           return end_of_stream(c, loss_of(error), reason);
         }
-        if (!std::exchange(c->spoke, true)) strangers_.spoke(c->stranger);
+        if (c->stranger != 0) strangers_.spoke(c->stranger);
+        if (c->incoming == Incoming::kNothing) advance(c->incoming, Incoming::kRead);
         c->heard_at = clock_.now();
         if (c->secure) {
           open_sealed(c, bytes);
-        } else if (!c->deaf) {
+        } else if (c->incoming == Incoming::kRead) {
           c->decoder.commit(bytes);
           decode(c);
         }
-        if (c->open && !c->heard) read(c);
+        if (c->is_open() && c->incoming != Incoming::kGoodbye) read(c);
       });
 }
 
 // With TLS what comes is opened first, and the handshake answered.
 void Driver::open_sealed(const ConnectionPtr& c, size_t bytes) {
   c->secure->commit(bytes);
-  while (c->open && !c->heard) {
+  while (c->is_open() && c->incoming != Incoming::kGoodbye) {
     const auto opened = c->secure->open(c->decoder.space());
-    if (!opened && c->deaf) break;
-    if (!opened && c->rank < 0) return refuse(c, opened.error());
+    const bool ignored = c->incoming == Incoming::kIgnored;
+    if (!opened && ignored) break;
+    if (!opened && c->in_handshake()) return refuse(c, opened.error());
     if (!opened) return lose(c, link::Loss::kEnded, opened.error().message);
     if (*opened == 0) break;
-    if (c->deaf) continue;
+    if (ignored) continue;
     c->decoder.commit(*opened);
     decode(c);
   }
-  if (c->open && c->secure->has_output()) pump(c);
+  if (c->is_open() && c->secure->has_output()) pump(c);
 }
 
 void Driver::decode(const ConnectionPtr& c) {
-  while (c->open && !c->deaf && !c->heard) {
+  while (c->is_open() && c->incoming == Incoming::kRead) {
     const auto frame = c->decoder.next();
     if (frame && !*frame) break;
     const Status status = frame ? on_frame(c, **frame) : fail(frame.error());
     if (status) continue;
-    if (c->rank < 0) return refuse(c, status.error());
+    if (c->in_handshake()) return refuse(c, status.error());
     // An accident; what is missing comes again.
     if (!frame) return lose(c, link::Loss::kEnded, status.error().message);
     return end(c, detail::lost(c->rank, status.error().message));
   }
-  if (c->open && !c->control.empty()) pump(c);  // a hello to answer, a receipt
+  if (c->is_open() && !c->control.empty()) pump(c);  // a hello to answer, a receipt
 }
 
 Status Driver::on_frame(const ConnectionPtr& c, const link::Frame& frame) {
-  if (c->rank < 0) return on_hello(c, frame);
+  if (c->in_handshake()) return on_hello(c, frame);
   if (frame.header.kind != link::FrameKind::kFailure) return on_link_frame(c, frame);
   // In the words of the rank where it began, however far away.
   end(c, {ErrorCode::kLostPeer,
@@ -107,7 +117,7 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
     const uint64_t came = link.inbox().messages() - before;
     for (uint64_t i = 0; i < came && welcomed_; ++i) tell_news(c->rank);
     if (came > 0) changed_.notify_all();
-    c->heard = link.heard_goodbye(c->part.connection);
+    if (link.heard_goodbye(c->part.connection)) advance(c->incoming, Incoming::kGoodbye);
     finished = link.finished();
     owes = link.owes(c->part.connection, clock_.now());
     const link::Ledger* ledger = link.ledger(c->part.connection);
@@ -119,18 +129,18 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
   if (finished)
     end(c, {ErrorCode::kFailed, fmt::format("rank {} finished and closed its link", c->rank)});
   if (owes) pump(c);
-  if (wakes && c->open) look_after(c);
+  if (wakes && c->is_open()) look_after(c);
   return {};
 }
 
 void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::string& reason) {
   // Who said nothing at all may have looked whether this door can be reached (dialling.h).
-  const bool looked = c->dialed < 0 && c->meets < 0 && !c->spoke;
-  if (c->rank < 0 && !c->deaf && !looked)
+  const bool looked = c->dialed < 0 && c->meets < 0 && c->incoming == Incoming::kNothing;
+  if (c->in_handshake() && c->incoming != Incoming::kIgnored && !looked)
     refuse(c, {ErrorCode::kLostPeer, "it hung up during the handshake"});  // killed, perhaps
   const bool cut = c->secure && !c->secure->heard_end();  // by whoever sits on the way, perhaps
-  if (c->rank < 0) return end(c, {});
-  if (cut || !c->last_words || !c->control.empty()) return lose(c, loss, reason);
+  if (c->in_handshake()) return end(c, {});
+  if (cut || !c->says_last() || !c->control.empty()) return lose(c, loss, reason);
   // After our own last words the peer hangs up in answer, one connection after the other.
   shut(c);
   bool last = false;
@@ -138,7 +148,7 @@ void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::s
     Lock lock(mutex_);
     Peer& p = peer(c->rank);
     p.connections.erase(c->part.connection);
-    p.parted = true;
+    if (p.state == LinkState::kUp) advance(p.state, LinkState::kParting);
     last = p.connections.empty();
     changed_.notify_all();
   }
@@ -148,12 +158,13 @@ void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::s
 
 // This socket is over; what that means is for the callers.
 void Driver::shut(const ConnectionPtr& c) {
-  c->open = false;
+  if (c->state != ConnectionState::kOver) advance(c->state, ConnectionState::kOver);
   c->handshake_timer.cancel();
   c->departure_timer.cancel();
   c->life_timer.cancel();
   asio::error_code ignored;
-  if (c->secure && !c->writing) {  // the other side may wait to hear that this was meant
+  if (c->secure &&
+      c->writing != Writing::kBusy) {  // the other side may wait to hear that this was meant
     c->secure->say_end();
     c->secure->take(c->control_out);
     if (c->socket.is_open())
@@ -165,7 +176,7 @@ void Driver::shut(const ConnectionPtr& c) {
 
 // This connection is over, and its link with it.
 void Driver::end(const ConnectionPtr& c, const Error& error) {
-  if (!c->open) return;
+  if (!c->is_open()) return;
   shut(c);
   known(c);
   if (c->rank >= 0) end_link(c->rank, error);
@@ -185,8 +196,11 @@ void Driver::end_link(int32_t rank, const Error& error) {
   for (const auto& [number, other] : std::exchange(p.parked, {})) close_parked(other);
   p.grace_timer.cancel();
   changed_.notify_all();
-  if (p.up) {
-    if (!p.ended) p.ended = error;
+  if (p.came_up()) {
+    if (!p.ended()) {
+      advance(p.state, LinkState::kEnded);
+      p.end = error;
+    }
     tell_news(rank);
     p.drop_queue(error.code == ErrorCode::kLostPeer);
   } else if (p.link.gathering().expecting() || p.through) {  // our own call, which link() ends

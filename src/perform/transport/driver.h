@@ -24,6 +24,7 @@
 #include "perform/link/link_tuner.h"
 #include "perform/link/recovery.h"
 #include "perform/link/strangers.h"
+#include "perform/transport/driver_states.h"
 #include "perform/transport/endpoint.h"
 #include "perform/transport/refusal_lines.h"
 #include "perform/transport/tcp_state.h"
@@ -36,12 +37,19 @@ using asio::ip::tcp;
 
 // One socket, from the first byte to the last. Belongs to the io thread.
 struct Connection {
-  explicit Connection(asio::io_context& io)
-      : socket(io),
+  explicit Connection(asio::io_context& io, Origin origin_in = Origin::kAccepted)
+      : origin(origin_in),
+        socket(io),
         handshake_timer(io),
         departure_timer(io),
         life_timer(io),
         decoder(link::kStrangerPayloadMax) {}
+
+  const Origin origin;
+  ConnectionState state = ConnectionState::kHandshake;
+  Incoming incoming = Incoming::kNothing;
+  Outgoing outgoing = Outgoing::kOpen;
+  Writing writing = Writing::kIdle;
 
   tcp::socket socket;
   asio::steady_timer handshake_timer;
@@ -53,34 +61,33 @@ struct Connection {
   int32_t dialed = -1;                          // the rank we called; -1: it called us
   int32_t meets = -1;                           // the rank we meet through a splice (splice.h)
   uint64_t stranger = 0;                        // its number among strangers_; 0: it is none
-  bool spoke = false;                           // something came
   int32_t rank = -1;                            // the peer, once it proved to be one
   link::LinkPart part;                          // which connection of its link
   tcp::endpoint at;                             // whom we dial,
   SimTime dial_until;                           // and for how long
-  bool redials = false;                         // for one of a link that was lost
   SimTime heard_at;                             // bytes came
   SimTime life_at;                              // when the life timer looks
-  bool open = true;                             // until its end was dealt with
-  bool parked = false;                          // it was silent; see park()
-  bool deaf = false;                            // what comes in does not matter any more
-  bool writing = false;                         // asio allows one write at a time
   bool waiting = false;                         // until the kernel takes more; for slow networks
   bool writable = false;                        // it does
-  bool heard = false;                           // the peer's goodbye
   link::GoodputMeter meter;                     // of a slow network
   SimTime looked_at;                            // statistics():
   uint64_t looked_acknowledged = 0;             // what was acknowledged then
   uint32_t mark = 0;                            // set_unsent_mark
-  bool mute = false;                            // a write failed
-  bool last_words = false;                      // nothing is sent after the control frames below
-  bool silent = false;                          // our direction is shut down
   std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
   std::vector<std::byte> control_out;           // what is being written: either this (with TLS
                                                 // always this)
   std::vector<std::byte> rider_out;             // or these three
   link::EncodedHeader header_out;
   link::Outgoing data_out;
+
+  bool is_open() const {
+    return state == ConnectionState::kHandshake || state == ConnectionState::kLinked;
+  }
+  bool in_handshake() const { return state == ConnectionState::kHandshake; }
+  bool recalls() const { return origin == Origin::kRecalled; }
+  // From the last words on nothing but the control frames above is sent.
+  bool says_last() const { return outgoing != Outgoing::kOpen; }
+  void link_as(int32_t peer, const link::LinkPart& its_part);
 };
 using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -99,14 +106,11 @@ struct Peer {
   std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
   std::vector<ConnectionPtr> dialing;             // ours, until the link is up
   bool timer_set = false;                         // by one connection, for the next departure
-  bool claimed = false;                           // by connect() or await_peer()
-  bool up = false;                                // all have shaken hands; stays true
-  bool told_up = false;                           // by next(),
-  bool told_end = false;                          // as well
-  bool parted = false;                            // some connection ended after our last words
-  bool dropped = false;                           // it went away with something queued for it
-  std::optional<Error> unreachable;               // why connect() failed
-  std::optional<Error> ended;                     // why nothing more will come
+  LinkState state = LinkState::kDown;
+  Told told = Told::kUnclaimed;
+  bool dropped = false;              // it went away with something queued for it
+  std::optional<Error> unreachable;  // why connect() failed
+  Error end;                         // of kEnded: why nothing more will come
 
   // Of a resumable link: when what is called again, and by us or by the other side.
   std::optional<link::Recovery> recovery;
@@ -117,6 +121,10 @@ struct Peer {
   asio::steady_timer grace_timer;
   SimTime heard_at;  // over connections that are gone
 
+  bool came_up() const { return state != LinkState::kDown; }
+  bool ended() const { return state == LinkState::kEnded; }
+  bool is_up() const { return came_up() && !ended(); }
+  bool claimed() const { return told != Told::kUnclaimed; }
   // The lowest of those that are here pull.
   bool pulls(const Connection& c) const {
     const auto at = connections.find(c.part.connection);

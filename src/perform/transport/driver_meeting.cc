@@ -71,15 +71,15 @@ void Driver::evict(const ConnectionPtr& c) {
 }
 
 void Driver::dial(const ConnectionPtr& c) {
-  if (!c->open) return;
+  if (!c->is_open()) return;
   asio::error_code ignored;
   c->socket.open(c->at.protocol(), ignored);  // async_connect opens it otherwise
   choose_congestion_control(c->socket.native_handle(), options_.congestion_control);
-  if (c->redials) limit_handshake(c);
+  if (c->recalls()) limit_handshake(c);
   c->socket.async_connect(c->at, [this, c](asio::error_code error) {
-    if (!c->open) return;
+    if (!c->is_open()) return;
     if (!error) return c->meets >= 0 ? ask_for_peer(c) : begin(c);
-    if (c->redials) return call_failed(c, error.message());
+    if (c->recalls()) return call_failed(c, error.message());
     asio::error_code ignored;
     c->socket.close(ignored);
     if (clock_.now() >= c->dial_until) return;  // link() words it
@@ -92,9 +92,9 @@ void Driver::dial(const ConnectionPtr& c) {
 // lower of the two ranks is the one that dialed.
 void Driver::ask_for_peer(const ConnectionPtr& c) {
   const auto joined = [this, c](asio::error_code error, size_t) {
-    if (!c->open) return;
+    if (!c->is_open()) return;
     if (!error && c->control_out[0] == link::kJoined) return begin(c);
-    if (c->redials) return call_failed(c, "the coordinator hung up before the other side called");
+    if (c->recalls()) return call_failed(c, "the coordinator hung up before the other side called");
     {
       Lock lock(mutex_);
       peer(c->meets).unreachable =
@@ -138,7 +138,7 @@ void Driver::begin(const ConnectionPtr& c) {
   }
   if (c->dialed >= 0) {
     link::Terms terms{.grace = options_.grace, .window = options_.inbox_max};
-    if (c->redials) {
+    if (c->recalls()) {
       Lock lock(mutex_);
       terms.resumes = peer(c->dialed).link.gathering().incarnation();
     }
@@ -153,13 +153,13 @@ void Driver::begin(const ConnectionPtr& c) {
 void Driver::limit_handshake(const ConnectionPtr& c) {
   c->handshake_timer.expires_after(nanoseconds(options_.handshake_max.ns));
   c->handshake_timer.async_wait([this, c](asio::error_code error) {
-    if (error || !c->open) return;
+    if (error || !c->is_open()) return;
     const std::string limit = brief(seconds(options_.handshake_max));
-    if (c->redials && c->rank < 0) return call_failed(c, "no answer within " + limit);
-    if (c->rank >= 0) {
+    if (c->recalls() && c->in_handshake()) return call_failed(c, "no answer within " + limit);
+    if (!c->in_handshake()) {
       {
         Lock lock(mutex_);
-        if (peer(c->rank).up) return;  // in the meantime
+        if (peer(c->rank).came_up()) return;  // in the meantime
       }
       if (options_.log) {
         options_.log(
@@ -169,7 +169,7 @@ void Driver::limit_handshake(const ConnectionPtr& c) {
       }
       return end(c, lost(c->rank, "not all of its connections came within " + limit));
     }
-    if (c->deaf) return end(c, {});
+    if (c->incoming == Incoming::kIgnored) return end(c, {});
     refuse(c, {ErrorCode::kFailed, fmt::format("it said no hello within {}", limit)});
   });
 }
@@ -183,14 +183,14 @@ Status Driver::on_hello(const ConnectionPtr& c, const link::Frame& frame) {
   std::vector<ConnectionPtr> outdated;
   const Status joined = join(c, caller, outdated);
   for (const ConnectionPtr& other : outdated) shut(other);
-  if (!joined && link::is_restart_refusal(joined.error()) && c->rank < 0 && !c->redials)
+  if (!joined && link::is_restart_refusal(joined.error()) && c->in_handshake() && !c->recalls())
     end_link(caller.rank, lost(caller.rank, "it was started again"));
   TRY(joined);
   if (c->dialed < 0)
     c->control.push_back(
         link::hello_frame(options_.identity, caller.rank, caller.part,
                           {.grace = options_.grace, .window = options_.inbox_max}));
-  if (c->dialed >= 0 && c->part.connection == 0 && !c->redials) dial_others(c);
+  if (c->dialed >= 0 && c->part.connection == 0 && !c->recalls()) dial_others(c);
   return {};
 }
 
@@ -202,11 +202,11 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
   if (aborted_ || (closing_ && !again))
     return fail(aborted_ && again ? Error{ErrorCode::kFailed, reason_of_abort()}
                                   : link::about_to_end());
-  if (p.ended && again) return failed("the link is over: " + p.ended->message);
-  if (c->redials && c->dialed >= 0) return rejoin(c, caller, p);
+  if (p.ended() && again) return failed("the link is over: " + p.end.message);
+  if (c->recalls() && c->dialed >= 0) return rejoin(c, caller, p);
   if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))
     return failed("the attempt to link was given up");
-  const bool is_second = options_.first_stays && p.up && !p.connections.empty() &&
+  const bool is_second = options_.first_stays && p.came_up() && !p.connections.empty() &&
                          caller.incarnation != p.link.gathering().incarnation();
   const auto welcome =
       is_second ? Result<link::Gathering::Welcome>(fail(link::duplicate_rank(caller.rank)))
@@ -228,14 +228,11 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
   if (*welcome == link::Gathering::Welcome::kJoinedAnew) {
     for (const auto& [number, other] : std::exchange(p.connections, {})) outdated.push_back(other);
   }
-  c->rank = caller.rank;
-  c->part = caller.part;
-  c->decoder.raise_payload_max(link::kFramePayloadMax);
-  if (c->secure) c->secure->widen();
+  c->link_as(caller.rank, caller.part);
   p.connections[c->part.connection] = c;
   known(c);
   if (!p.link.up()) return {};
-  p.up = true;
+  advance(p.state, LinkState::kUp);
   p.link.set_their_window(caller.terms.window);
   p.dialing.clear();
   for (const auto& [number, each] : p.connections) each->handshake_timer.cancel();
@@ -258,10 +255,7 @@ Status Driver::rejoin(const ConnectionPtr& c, const link::Caller& caller, Peer& 
 // A connection in place of one that was lost.
 void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) {
   const SimTime now = clock_.now();
-  c->rank = p.link.peer();
-  c->part = part;
-  c->decoder.raise_payload_max(link::kFramePayloadMax);
-  if (c->secure) c->secure->widen();
+  c->link_as(p.link.peer(), part);
   c->handshake_timer.cancel();
   known(c);
   p.connections[part.connection] = c;
@@ -316,8 +310,8 @@ void Driver::dial_others(const ConnectionPtr& first) {
 
 // Not a peer: says why, once here and once there, and lets the other side hang up.
 void Driver::refuse(const ConnectionPtr& c, const Error& error) {
-  if (!c->open || c->deaf) return;
-  if (c->redials) return redial_refused(c, error);
+  if (!c->is_open() || c->incoming == Incoming::kIgnored) return;
+  if (c->recalls()) return redial_refused(c, error);
   const int32_t called = std::max(c->dialed, c->meets);
   if (called >= 0) {
     Lock lock(mutex_);

@@ -16,17 +16,17 @@ using std::chrono::nanoseconds;
 
 // This connection is over; so is its link, if it is not one that goes on without.
 void Driver::lose(const ConnectionPtr& c, link::Loss loss, const std::string& why) {
-  if (!c->open) return;
+  if (!c->is_open()) return;
   const int32_t rank = c->rank;
   bool goes_on = false, finished = false, parted = false;
   {
     Lock lock(mutex_);
     Peer& p = peer(rank);
-    goes_on = p.link.resumable() && !p.ended && !aborted_;
+    goes_on = p.link.resumable() && !p.ended() && !aborted_;
     if (goes_on) {
       detach(c, loss, why, p);
       finished = p.link.finished();
-      parted = p.parted && p.connections.empty();
+      parted = p.state == LinkState::kParting && p.connections.empty();
     }
   }
   if (!goes_on) return end(c, lost(rank, why));
@@ -62,8 +62,7 @@ void Driver::detach(const ConnectionPtr& c, link::Loss loss, const std::string& 
 // as it is until something comes over it, which shows that the other side hears, until another is in
 // its place, or until the link is over.
 void Driver::park(const ConnectionPtr& c) {
-  c->open = false;
-  c->parked = true;
+  advance(c->state, ConnectionState::kParked);
   c->handshake_timer.cancel();
   c->departure_timer.cancel();
   c->life_timer.cancel();
@@ -72,7 +71,8 @@ void Driver::park(const ConnectionPtr& c) {
 }
 
 void Driver::close_parked(const ConnectionPtr& c) {
-  if (!std::exchange(c->parked, false)) return;
+  if (c->state != ConnectionState::kParked) return;
+  advance(c->state, ConnectionState::kOver);
   asio::error_code ignored;
   c->socket.close(ignored);
 }
@@ -81,7 +81,7 @@ void Driver::close_parked(const ConnectionPtr& c) {
 void Driver::recover(int32_t rank) {
   Lock lock(mutex_);
   Peer& p = peer(rank);
-  if (p.ended || aborted_) return;
+  if (p.ended() || aborted_) return;
   if (const auto over = p.recovery->over_at()) {
     p.grace_timer.expires_after(nanoseconds((*over - clock_.now()).ns));
     p.grace_timer.async_wait([this, rank](asio::error_code error) {
@@ -90,7 +90,7 @@ void Driver::recover(int32_t rank) {
       {
         Lock lock(mutex_);
         const Peer& p = peer(rank);
-        if (p.ended || !p.recovery->over_at()) return;
+        if (p.ended() || !p.recovery->over_at()) return;
         reason = p.recovery->reason(clock_.now());
       }
       end_link(rank, lost(rank, reason));
@@ -104,10 +104,9 @@ void Driver::recover(int32_t rank) {
 
 void Driver::redial(int32_t rank, uint32_t connection, Peer& p) {
   const bool answers = p.through && rank < options_.identity.rank;
-  const auto c = std::make_shared<Connection>(io_);
+  const auto c = std::make_shared<Connection>(io_, Origin::kRecalled);
   c->dialed = answers ? -1 : rank;
   c->meets = p.through ? rank : -1;
-  c->redials = true;
   c->part = {.connection = connection,
              .connections = p.link.gathering().connections(),
              .attempt = p.link.gathering().attempt(),
@@ -123,7 +122,7 @@ void Driver::redial(int32_t rank, uint32_t connection, Peer& p) {
 
 // It may go better the next time.
 void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
-  if (!c->open) return;
+  if (!c->is_open()) return;
   const int32_t rank = std::max(c->dialed, c->meets);
   shut(c);
   {
@@ -156,7 +155,7 @@ void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
 
 // Sleeps until the connection owes a receipt or a ping, or has been silent for too long.
 void Driver::look_after(const ConnectionPtr& c) {
-  if (!c->open) return;
+  if (!c->is_open()) return;
   const SimTime now = clock_.now();
   {
     Lock lock(mutex_);
@@ -169,7 +168,7 @@ void Driver::look_after(const ConnectionPtr& c) {
   }
   c->life_timer.expires_after(nanoseconds((c->life_at - now).ns));
   c->life_timer.async_wait([this, c](asio::error_code error) {
-    if (!error && c->open) check_life(c);
+    if (!error && c->is_open()) check_life(c);
   });
 }
 
@@ -180,7 +179,7 @@ void Driver::check_life(const ConnectionPtr& c) {
     link::Ledger* const ledger = peer(c->rank).link.ledger(c->part.connection);
     if (!ledger) return;
     ledger->heard(c->heard_at);
-    silent = !c->heard && ledger->silent(clock_.now());
+    silent = c->incoming != Incoming::kGoodbye && ledger->silent(clock_.now());
   }
   asio::error_code ignored;
   // Bytes that wait were not late; we were, because this process slept, perhaps.

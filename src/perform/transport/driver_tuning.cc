@@ -68,9 +68,9 @@ std::vector<link::LinkStatistics> Driver::look() {
   std::vector<link::LinkStatistics> out;
   const SimTime now = clock_.now();
   for (auto& [rank, p] : peers_) {
-    if (!p.up) continue;
+    if (!p.came_up()) continue;
     link::LinkStatistics link{.peer = rank,
-                              .up = !p.ended,
+                              .up = !p.ended(),
                               .through = p.through ? "coordinator" : "",
                               .tuned = p.tuner.has_value()};
     if (p.tuner) {

@@ -14,16 +14,16 @@ constexpr size_t kRecordMax = 16 * 1024;  // of TLS
 
 // Starts the next write, if there is something and nothing is being written.
 void Driver::pump(const ConnectionPtr& c) {
-  if (!c->open || c->writing || c->silent || c->mute) return;
+  if (!c->is_open() || c->writing != Writing::kIdle || c->outgoing == Outgoing::kShut) return;
   if (c->secure && say_secure(c)) return;
-  if (c->control.empty() && !c->last_words && c->rank >= 0 && pull(c)) return;
+  if (c->control.empty() && !c->says_last() && !c->in_handshake() && pull(c)) return;
   if (!c->control.empty()) {
     c->control_out = std::move(c->control.front());
     c->control.pop_front();
     return write(c, asio::buffer(c->control_out));
   }
-  if (c->last_words) {
-    c->silent = true;
+  if (c->says_last()) {
+    advance(c->outgoing, Outgoing::kShut);
     asio::error_code ignored;
     c->socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
@@ -32,13 +32,13 @@ void Driver::pump(const ConnectionPtr& c) {
 // What TLS itself has to say goes first, and nothing else goes before its handshake is over. True:
 // that is on its way, or waits for the other side.
 bool Driver::say_secure(const ConnectionPtr& c) {
-  if (c->last_words && !c->secure->ready()) c->control.clear();  // nobody could open it
+  if (c->says_last() && !c->secure->ready()) c->control.clear();  // nobody could open it
   if (c->secure->has_output()) {
     c->secure->take(c->control_out);
     transmit(c, asio::buffer(c->control_out));
     return true;
   }
-  return !c->secure->ready() && !c->last_words;
+  return !c->secure->ready() && !c->says_last();
 }
 
 void Driver::pump_all(int32_t rank) {
@@ -54,7 +54,7 @@ void Driver::pump_all(int32_t rank) {
 bool Driver::pull(const ConnectionPtr& c) {
   Lock lock(mutex_);
   Peer& p = peer(c->rank);
-  if (!p.up) return false;
+  if (!p.came_up()) return false;
   const bool idle = p.link.outbox().empty() || p.link.outbox().held_back();
   const bool pulls = p.pulls(*c);
   if (idle || !pulls) c->meter.pause();
@@ -74,9 +74,10 @@ bool Driver::pull(const ConnectionPtr& c) {
   }
   if (auto* control = std::get_if<std::vector<std::byte>>(&next)) {
     c->control.push_back(std::move(*control));
-    c->last_words = p.link.said_goodbye(c->part.connection);
-    if (c->last_words)  // the others of a paced link may have nothing that wakes them
-      asio::post(io_, [this, rank = c->rank] { pump_all(rank); });
+    if (!p.link.said_goodbye(c->part.connection)) return false;
+    advance(c->outgoing, Outgoing::kLastWords);
+    // The others of a paced link may have nothing that wakes them.
+    asio::post(io_, [this, rank = c->rank] { pump_all(rank); });
     return false;
   }
   auto* segment = std::get_if<link::Outgoing>(&next);
@@ -103,7 +104,7 @@ void Driver::await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait) 
   if (std::exchange(p.timer_set, true)) return;
   c->departure_timer.expires_after(nanoseconds(wait.ns));
   c->departure_timer.async_wait([this, c](asio::error_code error) {
-    if (error || !c->open) return;
+    if (error || !c->is_open()) return;
     {
       Lock lock(mutex_);
       peer(c->rank).timer_set = false;
@@ -117,7 +118,7 @@ void Driver::await_writable(const ConnectionPtr& c) {
   if (std::exchange(c->waiting, true)) return;
   c->socket.async_wait(tcp::socket::wait_write, [this, c](asio::error_code error) {
     c->waiting = false;
-    if (error || !c->open) return;
+    if (error || !c->is_open()) return;
     c->writable = true;
     pump(c);
     c->writable = false;
@@ -141,18 +142,18 @@ void Driver::write(const ConnectionPtr& c, const Buffers& buffers) {
     }
   }
   if (!joined.empty()) c->secure->seal(joined);
-  if (c->last_words && c->control.empty()) c->secure->say_end();
+  if (c->says_last() && c->control.empty()) c->secure->say_end();
   c->secure->take(c->control_out);
   transmit(c, asio::buffer(c->control_out));
 }
 
 template <typename Buffers>
 void Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
-  c->writing = true;
+  advance(c->writing, Writing::kBusy);
   asio::async_write(c->socket, buffers, [this, c](asio::error_code error, size_t) {
-    c->writing = false;
+    advance(c->writing, error ? Writing::kFailed : Writing::kIdle);
     const size_t bytes = std::exchange(c->data_out, {}).payload.size();
-    if (!c->open) return;
+    if (!c->is_open()) return;
     if (c->rank >= 0) {
       Lock lock(mutex_);
       Peer& p = peer(c->rank);
@@ -162,17 +163,17 @@ void Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
       if (p.idle() || waiting_for_room_ > 0) changed_.notify_all();
     }
     if (!error) return pump(c);
-    c->mute = true;
     // Nobody reads any more.
-    if (c->rank >= 0 && c->heard) lose(c, link::Loss::kEnded, error.message());
+    if (c->rank >= 0 && c->incoming == Incoming::kGoodbye)
+      lose(c, link::Loss::kEnded, error.message());
   });
 }
 
 // From now on nobody listens to the other side; it hears this, and hangs up.
 void Driver::say_last(const ConnectionPtr& c, std::vector<std::byte> frame) {
-  if (!c->open || c->last_words) return;
-  c->deaf = true;
-  c->last_words = true;
+  if (!c->is_open() || c->says_last()) return;
+  if (c->incoming != Incoming::kGoodbye) advance(c->incoming, Incoming::kIgnored);
+  advance(c->outgoing, Outgoing::kLastWords);
   c->departure_timer.cancel();
   c->control.push_back(std::move(frame));
   pump(c);

@@ -134,22 +134,23 @@ Status Driver::link(int32_t rank, const link::LinkShape& shape, std::optional<tc
   Lock lock(mutex_);
   if (aborted_) return fail(*aborted_);
   Peer& p = peer(rank);
-  if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
-  p.claimed = true;
+  if (p.claimed()) return failed(fmt::format("there is a link to rank {} already", rank));
+  advance(p.told, Told::kClaimed);
   p.shape = shape;
   p.through = through;
   p.link.set_shape(shape);
   const SimTime readable_by = clock_.now() + options_.handshake_max;
   do {
     if (dial) call(rank, p, *dial, deadline);
-    while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
+    while (!p.came_up() && !p.unreachable && !aborted_ && clock_.now() < deadline)
+      wait(lock, deadline);
   } while (dial && call_again_later(lock, p, readable_by, deadline));
-  if (p.up) {
+  if (p.came_up()) {
     asio::post(io_, [this, rank] { prepare(rank); });
     return {};
   }
   const Error error = unlinked(rank, p, dial);
-  p.claimed = false;
+  advance(p.told, Told::kUnclaimed);
   p.unreachable.reset();
   if (dial) uncall(p, error);
   return fail(error);
@@ -176,7 +177,7 @@ void Driver::uncall(Peer& p, const Error& error) {
 // The other side has too many callers, or a packet of the handshake was damaged: that is no answer.
 // Where nothing can be read for long it is no accident. True: now is the time to try again.
 bool Driver::call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime deadline) {
-  if (p.up || aborted_ || !p.unreachable) return false;
+  if (p.came_up() || aborted_ || !p.unreachable) return false;
   const bool damaged = link::is_damage_refusal(*p.unreachable) && clock_.now() < readable_by;
   if (!damaged && !link::is_crowd_refusal(*p.unreachable)) return false;
   uncall(p, *p.unreachable);
@@ -198,7 +199,7 @@ void Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadli
   const bool answers = p.through && rank < options_.identity.rank;
   if (!answers) p.link.gathering().expect(attempt, p.shape.connections);
   for (uint32_t i = 0; i < p.shape.connections; ++i) {
-    const auto c = std::make_shared<Connection>(io_);
+    const auto c = std::make_shared<Connection>(io_, Origin::kCalled);
     c->dialed = answers ? -1 : rank;
     c->meets = p.through ? rank : -1;
     c->part = {.connection = i, .connections = p.shape.connections, .attempt = attempt};
@@ -230,12 +231,12 @@ Status Driver::send(int32_t rank, link::Tag tag, link::Payload payload, link::Ur
     return {};
   }
   const auto at = peers_.find(rank);
-  if (at == peers_.end() || !at->second.claimed) return fail(no_link(rank));
+  if (at == peers_.end() || !at->second.claimed()) return fail(no_link(rank));
   Peer& p = at->second;
   await_room(lock, p, payload.size());
   if (aborted_) return fail(*aborted_);
-  if (p.ended) return fail(*p.ended);
-  if (!p.up || closing_) return fail(no_link(rank));
+  if (p.ended()) return fail(p.end);
+  if (!p.came_up() || closing_) return fail(no_link(rank));
   const bool idle = p.link.outbox().empty();  // otherwise the io thread comes by anyway
   p.link.outbox().push(tag, std::move(payload), urgency, clock_.now());
   if (idle) asio::post(io_, [this, rank] { pump_all(rank); });
@@ -250,7 +251,7 @@ void Driver::await_room(Lock& lock, Peer& p, uint64_t bytes) {
   };
   if (!full()) return;
   ++waiting_for_room_;
-  while (full() && p.up && !p.ended && !aborted_ && !closing_) {
+  while (full() && p.is_up() && !aborted_ && !closing_) {
     std::vector<Peer*> all;
     for (auto& [rank, each] : peers_) all.push_back(&each);
     wait_for(lock, all, kNever);
@@ -269,7 +270,7 @@ void Driver::wait_for(Lock& lock, const std::vector<Peer*>& peers, SimTime deadl
 }
 
 void Driver::tell_credit(const Peer& p) {
-  if (!p.up || p.ended || !p.link.owes_credit()) return;
+  if (!p.is_up() || !p.link.owes_credit()) return;
   asio::post(io_, [this, rank = p.link.peer()] { pump_all(rank); });
 }
 
@@ -286,7 +287,7 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
       const auto& [rank, tag] = wanted[i];
       const bool own = rank == options_.identity.rank;
       const auto at = peers_.find(rank);
-      if (!own && (at == peers_.end() || !at->second.claimed))
+      if (!own && (at == peers_.end() || !at->second.claimed()))
         return fail(aborted_ ? *aborted_ : no_link(rank));
       if (aborted_) return fail(*aborted_);
       link::Inbox& inbox = own ? own_ : at->second.link.inbox();
@@ -299,8 +300,8 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
       }
       if (due) again = std::min(again, *due);
       if (!due && !own) awaited.push_back(&at->second);
-      if (!due && !own && at->second.ended && !gone)
-        gone = Error(*at->second.ended).during("waiting for " + link::text(tag));
+      if (!due && !own && at->second.ended() && !gone)
+        gone = Error(at->second.end).during("waiting for " + link::text(tag));
     }
     if (gone) return fail(*gone);
     if (now >= deadline) {
@@ -319,12 +320,12 @@ void Driver::welcome_all(link::Tag tag) {
   for (int32_t rank = 0; rank < options_.identity.ranks; ++rank) {
     if (rank == options_.identity.rank) continue;
     Peer& p = peer(rank);
-    CHECK(!p.claimed, "there is a link to rank {} already", rank);
-    p.claimed = true;
+    CHECK(!p.claimed(), "there is a link to rank {} already", rank);
+    advance(p.told, Told::kClaimed);
     p.link.set_shape(p.shape);
-    if (!p.up) continue;
+    if (!p.came_up()) continue;
     asio::post(io_, [this, rank] { prepare(rank); });
-    news_.insert(news_.end(), 1 + p.link.inbox().messages() + (p.ended ? 1 : 0), rank);
+    news_.insert(news_.end(), 1 + p.link.inbox().messages() + (p.ended() ? 1 : 0), rank);
   }
 }
 
@@ -337,17 +338,20 @@ void Driver::tell_news(int32_t rank) {
 
 std::optional<Endpoint::News> Driver::news_of(int32_t rank) {
   Peer& p = peer(rank);
-  if (!p.up || p.told_end) return std::nullopt;
-  if (!std::exchange(p.told_up, true)) return News{rank, Up{}};
+  if (!p.came_up() || p.told == Told::kEnd) return std::nullopt;
+  if (p.told != Told::kUp) {
+    advance(p.told, Told::kUp);
+    return News{rank, Up{}};
+  }
   link::Inbox& inbox = p.link.inbox();
   if (inbox.due(*welcomed_, {})) {
     News news{rank, inbox.take(*welcomed_, {})};
     tell_credit(p);
     return news;
   }
-  if (!p.ended) return std::nullopt;
-  p.told_end = true;
-  return News{rank, *p.ended};
+  if (!p.ended()) return std::nullopt;
+  advance(p.told, Told::kEnd);
+  return News{rank, p.end};
 }
 
 // A rank stands there once for each of its messages, when it came up and when it ended; whatever is
@@ -401,11 +405,11 @@ std::vector<link::LinkStatistics> Driver::statistics() {
 }
 
 Status Driver::drained(int32_t rank, const Peer& p) const {
-  if (p.dropped && p.ended) return fail(Error(*p.ended).during("sending what was queued for it"));
+  if (p.dropped && p.ended()) return fail(Error(p.end).during("sending what was queued for it"));
   if (!p.idle())
     return failed(
         fmt::format("rank {} did not take the last {} bytes in time", rank, p.queued_bytes()));
-  if (!p.ended && !p.delivered())
+  if (!p.ended() && !p.delivered())
     return failed(fmt::format("rank {} did not confirm the last {} bytes in time", rank,
                               p.link.kept_bytes()));
   return {};
@@ -414,7 +418,7 @@ Status Driver::drained(int32_t rank, const Peer& p) const {
 Status Driver::flush(SimTime deadline) {
   Lock lock(mutex_);
   for (const auto& [rank, p] : peers_) {
-    const auto busy = [&p = p] { return !p.idle() || (p.dropped && !p.ended); };
+    const auto busy = [&p = p] { return !p.idle() || (p.dropped && !p.ended()); };
     while (busy() && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
     if (aborted_) return fail(*aborted_);
     if (p.dropped || !p.idle()) TRY(drained(rank, p));
@@ -454,7 +458,7 @@ Status Driver::close(SimTime deadline) {
     for (auto& [rank, p] : peers_) {
       // A link without connections may come back, and then it is told.
       const auto lives = [&, &p = p] {
-        return !p.connections.empty() || (p.link.resumable() && !p.ended && !aborted_);
+        return !p.connections.empty() || (p.link.resumable() && !p.ended() && !aborted_);
       };
       while (lives() && clock_.now() < deadline) wait(lock, deadline);
       if (status && aborted_) status = fail(*aborted_);
