@@ -68,9 +68,8 @@ class Ring {
  private:
   generate::Engine::Tell tell() {
     return [this](const generate::EngineEvent& event) {
-      if (event.kind == generate::EngineEventKind::kFailed) status = failed(event.message);
-      if (event.kind == generate::EngineEventKind::kToken && event.id == 1)
-        tokens.push_back(event.token);
+      if (event.kind == generate::StepKind::kFailed) status = failed(event.message);
+      if (event.kind == generate::StepKind::kToken && event.id == 1) tokens.push_back(event.token);
     };
   }
   LaterLayers::Say from(size_t i) {

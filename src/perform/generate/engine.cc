@@ -194,8 +194,7 @@ void Engine::do_layer(const Tell& tell) {
   Status done = begin_pass(work);
   if (done) done = work.pass->do_layer();
   if (!done) {
-    return end(work.request.id, tell,
-               {.kind = EngineEventKind::kFailed, .message = done.error().message});
+    return end(work.request.id, tell, {.kind = StepKind::kFailed, .message = done.error().message});
   }
   pace_.observe(layer, clock_.now() - begin);
   if (work.pass->layers_left() == 0) finish_pass(tell);
@@ -228,16 +227,16 @@ bool Engine::draw(Work& work, std::span<const float> logits, const Tell& tell) {
   const int64_t id = work.request.id;
   const auto token = draw_token(work, logits);
   if (!token) {
-    end(id, tell, {.kind = EngineEventKind::kFailed, .message = token.error().message});
+    end(id, tell, {.kind = StepKind::kFailed, .message = token.error().message});
     return false;
   }
   if (std::ranges::find(work.request.stop, *token) != work.request.stop.end()) {
-    end(id, tell, {.kind = EngineEventKind::kStop});
+    end(id, tell, {.kind = StepKind::kStop});
     return false;
   }
-  tell({.id = id, .kind = EngineEventKind::kToken, .token = *token});
+  tell({.id = id, .kind = StepKind::kToken, .token = *token});
   if (++work.given == work.request.tokens_max) {
-    end(id, tell, {.kind = EngineEventKind::kLength});
+    end(id, tell, {.kind = StepKind::kLength});
     return false;
   }
   work.next.assign(1, *token);
@@ -279,7 +278,7 @@ Status Engine::arrive(const ShardMessage& message, const Tell& tell) {
   work_.push_back(std::move(node.mapped()));
   Work& work = *work_.back();
   if (!logits) {
-    end(work.request.id, tell, {.kind = EngineEventKind::kFailed, .message = message.text});
+    end(work.request.id, tell, {.kind = StepKind::kFailed, .message = message.text});
   } else if (draw(work, message.numbers, tell) && work.request.share == Share::kPrefill) {
     hand_over(work);
   }

@@ -77,10 +77,18 @@ struct Refused {
   std::string message;
 };
 
-enum class EngineEventKind { kToken, kStop, kLength, kFailed };
+// What comes next of an answer. An engine says the first four, whoever passes them on the others as well.
+enum class StepKind {
+  kToken,
+  kStop,    // the end: one of the request's stop tokens came
+  kLength,  // the end: as many tokens as were asked for
+  kFailed,  // the end: a message says why
+  kLost,  // the end: who computed has gone, or has no place any more; the prompt could be asked again
+  kWaiting,  // nothing yet
+};
 struct EngineEvent {
   int64_t id = 0;
-  EngineEventKind kind = EngineEventKind::kToken;
+  StepKind kind = StepKind::kToken;
   int64_t token = 0;         // of kToken
   std::string message = {};  // of kFailed
 };

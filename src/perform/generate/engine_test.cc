@@ -18,12 +18,12 @@ constexpr SimDuration kLayer{1000};
 // What an engine said, by prompt.
 struct Heard {
   std::map<int64_t, std::vector<int64_t>> tokens;
-  std::map<int64_t, EngineEventKind> ends;
+  std::map<int64_t, StepKind> ends;
   std::map<int64_t, std::string> messages;
 
   Engine::Tell ear() {
     return [this](const EngineEvent& event) {
-      if (event.kind == EngineEventKind::kToken) {
+      if (event.kind == StepKind::kToken) {
         tokens[event.id].push_back(event.token);
       } else {
         ends[event.id] = event.kind;
@@ -44,7 +44,7 @@ TEST(Engine, AnswersTokenByToken) {
   EXPECT_FALSE(engine.admit({.id = 1, .tokens = {3, 4}, .tokens_max = 4}));
   EXPECT_EQ(engine.work_until(kNever, heard.ear()), 12);  // four passes of three layers
   EXPECT_EQ(heard.tokens[1], kAnswer);
-  EXPECT_EQ(heard.ends[1], EngineEventKind::kLength);
+  EXPECT_EQ(heard.ends[1], StepKind::kLength);
   EXPECT_TRUE(engine.idle());
   EXPECT_EQ(engine.kv_bytes_used(), 0);
 }
@@ -57,7 +57,7 @@ TEST(Engine, StopsBeforeATokenThatEnds) {
   EXPECT_FALSE(engine.admit({.id = 1, .tokens = {3, 4}, .tokens_max = 9, .stop = {0, 8}}));
   engine.work_until(kNever, heard.ear());
   EXPECT_THAT(heard.tokens[1], ElementsAre(7, 4));
-  EXPECT_EQ(heard.ends[1], EngineEventKind::kStop);
+  EXPECT_EQ(heard.ends[1], StepKind::kStop);
 }
 
 // The answer 7, 4, 8 without an end (above): 8 and 4 may not be drawn before the second token.
@@ -221,7 +221,7 @@ TEST(Engine, AFailureEndsThePromptAndNoOther) {
   engine.do_layer(heard.ear());
   shard.fails = false;
   engine.work_until(kNever, heard.ear());
-  EXPECT_EQ(heard.ends[1], EngineEventKind::kFailed);
+  EXPECT_EQ(heard.ends[1], StepKind::kFailed);
   EXPECT_EQ(heard.messages[1], "the toy is broken");
   EXPECT_THAT(heard.tokens[2], ElementsAre(2));
   EXPECT_EQ(engine.kv_bytes_used(), 0);

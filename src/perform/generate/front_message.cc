@@ -1,5 +1,9 @@
 #include "perform/generate/front_message.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/check.h"
 #include "base/json.h"
 
 namespace tombolo::generate {
@@ -70,23 +74,28 @@ Result<Message> parse(std::string_view line, const char* name) {
 
 }  // namespace
 
+namespace {
+
+struct SaidStep {
+  WorkerWord word;
+  StepKind step;
+};
+constexpr SaidStep kSaidSteps[] = {{WorkerWord::kToken, StepKind::kToken},
+                                   {WorkerWord::kStop, StepKind::kStop},
+                                   {WorkerWord::kLength, StepKind::kLength},
+                                   {WorkerWord::kFailed, StepKind::kFailed}};
+
+}  // namespace
+
 WorkerMessage message_of(const EngineEvent& event) {
-  WorkerMessage out{.id = event.id, .token = event.token, .message = event.message};
-  switch (event.kind) {
-    case EngineEventKind::kToken:
-      out.kind = WorkerWord::kToken;
-      break;
-    case EngineEventKind::kStop:
-      out.kind = WorkerWord::kStop;
-      break;
-    case EngineEventKind::kLength:
-      out.kind = WorkerWord::kLength;
-      break;
-    case EngineEventKind::kFailed:
-      out.kind = WorkerWord::kFailed;
-      break;
-  }
-  return out;
+  const auto* said = std::ranges::find(kSaidSteps, event.kind, &SaidStep::step);
+  CHECK(said != std::end(kSaidSteps), "an engine says step {}", static_cast<int>(event.kind));
+  return {.kind = said->word, .id = event.id, .token = event.token, .message = event.message};
+}
+
+std::optional<StepKind> step_of(WorkerWord word) {
+  const auto* said = std::ranges::find(kSaidSteps, word, &SaidStep::word);
+  return said == std::end(kSaidSteps) ? std::nullopt : std::optional(said->step);
 }
 
 std::string to_line(const FrontMessage& message) { return to_json(write_fields(message), -1); }

@@ -104,6 +104,8 @@ struct WorkerMessage {
   bool operator==(const WorkerMessage&) const = default;
 };
 WorkerMessage message_of(const EngineEvent& event);
+// What a message adds to the answer with its id; nothing where it is about something else.
+std::optional<StepKind> step_of(WorkerWord word);
 
 // Without the line feed.
 std::string to_line(const FrontMessage& message);

@@ -24,11 +24,13 @@ TEST(Message, WhatIsWrittenReadsBack) {
                                                  .kv_bytes_per_token = 8,
                                                  .kv_bytes_max = 800}};
   EXPECT_EQ(parse_worker(to_line(ready)).value(), ready);
-  for (const EngineEventKind kind : {EngineEventKind::kToken, EngineEventKind::kStop,
-                                     EngineEventKind::kLength, EngineEventKind::kFailed}) {
+  for (const StepKind kind :
+       {StepKind::kToken, StepKind::kStop, StepKind::kLength, StepKind::kFailed}) {
     const WorkerMessage said = message_of({.id = 3, .kind = kind, .token = 4, .message = "why"});
     EXPECT_EQ(parse_worker(to_line(said)).value(), said);
+    EXPECT_EQ(step_of(said.kind), kind);
   }
+  EXPECT_FALSE(step_of(WorkerWord::kAdmitted));
 }
 
 TEST(Message, RefusesWhatIsNone) {

@@ -35,7 +35,7 @@ class KvHandOver : public testing::Test {
   }
   Engine::Tell ear() {
     return [this](const EngineEvent& event) {
-      if (event.kind == EngineEventKind::kToken) tokens_.push_back(event.token);
+      if (event.kind == StepKind::kToken) tokens_.push_back(event.token);
       last_ = event.kind;
     };
   }
@@ -45,7 +45,7 @@ class KvHandOver : public testing::Test {
   Engine prefill_{shard_, {}, clock_}, decode_{shard_, {}, clock_};
   KvIntake intake_{decode_};
   std::vector<int64_t> tokens_;
-  EngineEventKind last_ = EngineEventKind::kToken;
+  StepKind last_ = StepKind::kToken;
 };
 
 // 3 + 4 = 7 is the first token; those behind it are of who has the rows. Three layers of two messages.
@@ -61,7 +61,7 @@ TEST_F(KvHandOver, AnswersAsOneEngineWould) {
   }
   EXPECT_EQ(decode_.work_until(kNever, ear()), 9);  // three passes: the first token was given
   EXPECT_THAT(tokens_, ElementsAre(7, 4, 8, 6));
-  EXPECT_EQ(last_, EngineEventKind::kLength);
+  EXPECT_EQ(last_, StepKind::kLength);
   EXPECT_EQ(decode_.kv_bytes_used(), 0);
 }
 

@@ -73,10 +73,10 @@ class Ring {
  private:
   Engine::Tell tell() {
     return [this](const EngineEvent& event) {
-      if (event.kind == EngineEventKind::kToken) {
+      if (event.kind == StepKind::kToken) {
         tokens[event.id].push_back(event.token);
       } else {
-        ends[event.id] = event.kind == EngineEventKind::kFailed ? event.message : "end";
+        ends[event.id] = event.kind == StepKind::kFailed ? event.message : "end";
       }
     };
   }
@@ -198,7 +198,7 @@ TEST(LaterLayers, KeysAndValuesGoToADecodeWorker) {
   send(ring.later[0]->take_handed_over());
   std::vector<int64_t> tokens;
   decode.work_until(kNever, [&](const EngineEvent& event) {
-    if (event.kind == EngineEventKind::kToken) tokens.push_back(event.token);
+    if (event.kind == StepKind::kToken) tokens.push_back(event.token);
   });
   EXPECT_THAT(tokens, ElementsAre(4, 8, 6));
   // In any order: the last one is done when all before are.

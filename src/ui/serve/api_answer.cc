@@ -1,5 +1,6 @@
 #include "ui/serve/api_answer.h"
 
+#include "base/check.h"
 #include "base/json.h"
 
 namespace tombolo::serve {
@@ -21,11 +22,18 @@ Value object(const AnswerFacts& facts, const char* kind, Value::Array choices) {
   return out;
 }
 
-Value choice(const char* key, Value content, const std::optional<std::string>& end) {
+Value finish_reason(std::optional<StepKind> end) {
+  if (!end) return {};
+  CHECK(end == StepKind::kStop || end == StepKind::kLength, "an answer finished by step {}",
+        static_cast<int>(*end));
+  return end == StepKind::kStop ? "stop" : "length";
+}
+
+Value choice(const char* key, Value content, std::optional<StepKind> end) {
   return Value::Table{{"index", 0},
                       {key, std::move(content)},
                       {"logprobs", Value()},
-                      {"finish_reason", end ? Value(*end) : Value()}};
+                      {"finish_reason", finish_reason(end)}};
 }
 
 const char* chunk_kind(const AnswerFacts& facts) {
@@ -34,7 +42,7 @@ const char* chunk_kind(const AnswerFacts& facts) {
 
 }  // namespace
 
-Value whole_answer(const AnswerFacts& facts, const std::string& text, const std::string& end,
+Value whole_answer(const AnswerFacts& facts, const std::string& text, StepKind end,
                    const Usage& usage) {
   Value content =
       facts.chat ? Value(Value::Table{{"role", "assistant"}, {"content", text}}) : Value(text);
@@ -44,8 +52,7 @@ Value whole_answer(const AnswerFacts& facts, const std::string& text, const std:
   return out;
 }
 
-Value answer_chunk(const AnswerFacts& facts, const std::string& text,
-                   const std::optional<std::string>& end) {
+Value answer_chunk(const AnswerFacts& facts, const std::string& text, std::optional<StepKind> end) {
   if (!facts.chat) return object(facts, chunk_kind(facts), {choice("text", text, end)});
   Value::Table delta;
   if (!text.empty()) delta.emplace_back("content", text);

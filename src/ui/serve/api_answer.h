@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/value.h"
+#include "ui/serve/backend.h"
 
 namespace tombolo::serve {
 
@@ -22,12 +23,11 @@ struct Usage {
   int64_t prompt = 0, answer = 0;
 };
 
-Value whole_answer(const AnswerFacts& facts, const std::string& text, const std::string& end,
+Value whole_answer(const AnswerFacts& facts, const std::string& text, StepKind end,
                    const Usage& usage);
 
 // A piece of a stream. `end`: in the last one, why it is the last.
-Value answer_chunk(const AnswerFacts& facts, const std::string& text,
-                   const std::optional<std::string>& end);
+Value answer_chunk(const AnswerFacts& facts, const std::string& text, std::optional<StepKind> end);
 // The first one of a chat: who speaks.
 Value opening_chunk(const AnswerFacts& facts);
 // Behind the last one, for who asked for it.

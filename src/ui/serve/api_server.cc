@@ -35,7 +35,7 @@ bool is_of_this_machine(std::string_view origin) {
 }
 
 ApiError error_of(const Piece& piece) {
-  return piece.lost ? lost(*piece.failed) : server_error(*piece.failed);
+  return piece.end == StepKind::kLost ? lost(piece.message) : server_error(piece.message);
 }
 
 }  // namespace
@@ -234,7 +234,7 @@ HttpReply ApiServer::Inside::complete(bool chat, const HttpRequest& request, Htt
   if (!admitted->stream) return answer_whole(*admitted, client);
   // What fails before its first piece has a status of its own.
   admitted->first = next_piece(*admitted, client);
-  if (admitted->first->failed) return refusal(error_of(*admitted->first));
+  if (admitted->first->failed()) return refusal(error_of(*admitted->first));
   return {.content_type = "text/event-stream",
           .headers = {{"Cache-Control", "no-cache"}},
           .stream = [this, admitted, running](HttpClient& to) { stream(*admitted, to); }};
@@ -247,15 +247,16 @@ Piece ApiServer::Inside::next_piece(Admitted& admitted, const HttpClient& client
   for (;;) {
     if (client.gone()) {
       metrics_.left();
-      return {.failed = "The client has left."};
+      return {.end = StepKind::kFailed, .message = "The client has left."};
     }
-    if (stopping_) return {.failed = "The server is stopping."};
-    if (clock_.now() >= until) return {.failed = "The answer took too long."};
+    if (stopping_) return {.end = StepKind::kFailed, .message = "The server is stopping."};
+    if (clock_.now() >= until)
+      return {.end = StepKind::kFailed, .message = "The answer took too long."};
     const int64_t before = admitted.completion.tokens();
     Piece piece = admitted.completion.next(kGlance);
     if (admitted.completion.tokens() > before) metrics_.answer_token();
     if (piece.first) metrics_.first_token(clock_.now() - admitted.arrived);
-    if (!piece.text.empty() || piece.end || piece.failed) return piece;
+    if (!piece.text.empty() || piece.end) return piece;
   }
 }
 
@@ -263,7 +264,7 @@ HttpReply ApiServer::Inside::answer_whole(Admitted& admitted, const HttpClient& 
   std::string text;
   for (;;) {
     const Piece piece = next_piece(admitted, client);
-    if (piece.failed) return refusal(error_of(piece));
+    if (piece.failed()) return refusal(error_of(piece));
     text += piece.text;
     if (!piece.end) continue;
     return reply(whole_answer(admitted.facts, text, *piece.end,
@@ -273,9 +274,9 @@ HttpReply ApiServer::Inside::answer_whole(Admitted& admitted, const HttpClient& 
 
 void ApiServer::Inside::stream_end(const Admitted& admitted, const Piece& piece,
                                    HttpClient& client) {
-  std::string last = piece.failed ? event(error_object(error_of(piece)))
-                                  : event(answer_chunk(admitted.facts, "", piece.end));
-  if (admitted.stream_usage && !piece.failed) {
+  std::string last = piece.failed() ? event(error_object(error_of(piece)))
+                                    : event(answer_chunk(admitted.facts, "", piece.end));
+  if (admitted.stream_usage && !piece.failed()) {
     last +=
         event(usage_chunk(admitted.facts, {admitted.prompt_tokens, admitted.completion.tokens()}));
   }
@@ -293,7 +294,7 @@ void ApiServer::Inside::stream(Admitted& admitted, HttpClient& client) {
       metrics_.left();
       return;
     }
-    if (!piece.end && !piece.failed) continue;
+    if (!piece.end) continue;
     stream_end(admitted, piece, client);
     return;
   }

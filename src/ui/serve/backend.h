@@ -12,14 +12,7 @@
 
 namespace tombolo::serve {
 
-enum class StepKind {
-  kToken,
-  kStop,    // the end: one of the request's stop tokens came
-  kLength,  // the end: as many tokens as were asked for
-  kFailed,  // the end: `message` says why
-  kLost,  // the end: who computed has gone, or has no place any more; the prompt could be asked again
-  kWaiting,  // nothing yet
-};
+using generate::StepKind;
 struct Step {
   StepKind kind = StepKind::kWaiting;
   int64_t token = 0;

@@ -15,17 +15,17 @@ Piece Completion::next(SimDuration patience) {
       out.first = ++tokens_ == 1;
       out.text = text_.add(tokenizer_.bytes_of(step.token), tokens_ > tokens_min_);
       if (!text_.stopped()) return out;
-      out.end = "stop";
+      out.end = StepKind::kStop;
       break;
     case StepKind::kStop:
     case StepKind::kLength:
       out.text = text_.finish();
-      out.end = step.kind == StepKind::kStop || text_.stopped() ? "stop" : "length";
+      out.end = text_.stopped() ? StepKind::kStop : step.kind;
       break;
     case StepKind::kLost:
     case StepKind::kFailed:
-      out.lost = step.kind == StepKind::kLost;
-      out.failed = std::move(step.message);
+      out.end = step.kind;
+      out.message = std::move(step.message);
       break;
   }
   answer_.reset();

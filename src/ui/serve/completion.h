@@ -15,10 +15,11 @@ namespace tombolo::serve {
 
 struct Piece {
   std::string text;
-  bool first = false;                      // the answer's first token came with it
-  std::optional<std::string> end = {};     // "stop" or "length": nothing follows
-  std::optional<std::string> failed = {};  // why; nothing follows
-  bool lost = false;                       // failed, and asking again may help
+  bool first = false;                // the answer's first token came with it
+  std::optional<StepKind> end = {};  // nothing follows: kStop, kLength, kFailed, or kLost
+  std::string message = {};          // of kFailed and kLost: why
+
+  bool failed() const { return end == StepKind::kFailed || end == StepKind::kLost; }
 };
 
 class Completion {

@@ -186,25 +186,10 @@ void WorkerBackend::end_all(const std::string& why, bool may_return) {
 
 namespace {
 
-// What a message adds to an answer; nothing where it is about something else.
-std::optional<Step> step_of(const WorkerMessage& message) {
-  switch (message.kind) {
-    case WorkerWord::kReady:
-    case WorkerWord::kLinked:
-    case WorkerWord::kAdmitted:
-    case WorkerWord::kRefused:
-    case WorkerWord::kBeat:
-      return std::nullopt;
-    case WorkerWord::kToken:
-      return Step{.kind = StepKind::kToken, .token = message.token};
-    case WorkerWord::kStop:
-      return Step{.kind = StepKind::kStop};
-    case WorkerWord::kLength:
-      return Step{.kind = StepKind::kLength};
-    case WorkerWord::kFailed:
-      return Step{.kind = StepKind::kFailed, .message = message.message};
-  }
-  return std::nullopt;
+std::optional<Step> said_step(const WorkerMessage& message) {
+  const auto kind = generate::step_of(message.kind);
+  if (!kind) return std::nullopt;
+  return Step{.kind = *kind, .token = message.token, .message = message.message};
 }
 
 }  // namespace
@@ -218,7 +203,7 @@ void WorkerBackend::take(const WorkerMessage& message) {
   Inbox& inbox = found->second;
   if (message.kind == WorkerWord::kAdmitted) inbox.admitted = true;
   if (message.kind == WorkerWord::kRefused) inbox.refused = Refused{message.why, message.message};
-  if (auto step = step_of(message)) inbox.steps.push_back(std::move(*step));
+  if (auto step = said_step(message)) inbox.steps.push_back(std::move(*step));
   if (inbox.shared && message.kind == WorkerWord::kToken && !inbox.has_first) {
     inbox.has_first = true;
     std::ranges::move(std::exchange(inbox.early, {}), std::back_inserter(inbox.steps));
@@ -235,7 +220,7 @@ void WorkerBackend::take_decoded(const WorkerMessage& message) {
   Inbox& inbox = found->second;
   if (message.kind == WorkerWord::kAdmitted) inbox.has_room = true;
   if (message.kind == WorkerWord::kRefused) inbox.refused = Refused{message.why, message.message};
-  if (auto step = step_of(message))
+  if (auto step = said_step(message))
     (inbox.has_first ? inbox.steps : inbox.early).push_back(std::move(*step));
   news_.notify_all();
 }
