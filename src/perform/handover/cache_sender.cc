@@ -3,31 +3,33 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/parallel.h"
 
 namespace tombolo::handover {
 
-CacheSender::CacheSender(generate::DecodePlace place, int32_t reader)
-    : place_(std::move(place)), rank_(kPrefillRank + reader) {
+CacheSender::CacheSender(generate::DecodePlace place, HostServices host, int32_t reader)
+    : place_(std::move(place)),
+      rank_(kPrefillRank + reader),
+      host_(std::move(host)),
+      changed_(host_.threads.signal()) {
   CHECK(reader >= 0 && reader < kReadersMax, "reader {}", reader);
-  thread_ = start_without_signals([this] { run(); });
+  thread_ = host_.threads.start([this] { run(); });
 }
 
 CacheSender::~CacheSender() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_->notify_all();
     if (endpoint_)
       endpoint_->abort({ErrorCode::kFailed, "who reads the prompts has ended", {}, ""});
   }
-  thread_.join();
+  thread_.reset();
 }
 
 void CacheSender::give(generate::HandedOver prompt) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(prompt));
-  changed_.notify_all();
+  changed_->notify_all();
 }
 
 CacheSender::News CacheSender::news() {
@@ -36,13 +38,13 @@ CacheSender::News CacheSender::news() {
 }
 
 Status CacheSender::call() {
-  auto endpoint = TRY(open_endpoint(place_, rank_, clock_));
+  auto endpoint = TRY(open_endpoint(place_, rank_, host_));
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return failed("stopped");
     endpoint_ = std::move(endpoint);
   }
-  TRY(call_decode_worker(*endpoint_, place_, rank_, clock_));
+  TRY(call_decode_worker(*endpoint_, place_, rank_, host_.threads));
   const std::lock_guard lock(mutex_);
   news_.linked = true;
   return {};
@@ -58,7 +60,7 @@ void CacheSender::run() {
   Status status = call();
   while (status) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+    host_.threads.await(*changed_, lock, kNever, [&] { return stopping_ || !waiting_.empty(); });
     if (stopping_) return;
     generate::HandedOver prompt = std::move(waiting_.front());
     waiting_.pop_front();

@@ -5,15 +5,14 @@
 // the link holds (decode_link.h).
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "perform/generate/kv_rows.h"
 #include "perform/handover/decode_link.h"
 
@@ -22,7 +21,7 @@ namespace tombolo::handover {
 class CacheSender {
  public:
   // `reader`: which of those that share the model's layers; 0 is the first or only one.
-  explicit CacheSender(generate::DecodePlace place, int32_t reader = 0);
+  CacheSender(generate::DecodePlace place, HostServices host, int32_t reader = 0);
   // What has not left is dropped; the decode worker sees that this end has gone.
   ~CacheSender();
 
@@ -43,14 +42,14 @@ class CacheSender {
 
   const generate::DecodePlace place_;
   const int32_t rank_;
-  SystemClock clock_;
+  const HostServices host_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  const std::unique_ptr<Signal> changed_;
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::deque<generate::HandedOver> waiting_;
   News news_;
   bool stopping_ = false;
-  std::thread thread_;
+  std::unique_ptr<Thread> thread_;
 };
 
 }  // namespace tombolo::handover

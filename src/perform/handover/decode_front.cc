@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/parallel.h"
-
 namespace tombolo::handover {
 
 using generate::WorkerWord;
@@ -17,19 +15,20 @@ constexpr SimDuration kGoodbyeMax{500'000'000};
 
 Result<std::unique_ptr<DecodeFront>> DecodeFront::open(
     const generate::DecodePlace& place, std::function<void(const generate::WorkerMessage&)> hear,
-    std::function<void(const std::string&)> end) {
-  std::unique_ptr<DecodeFront> out(new DecodeFront);
+    std::function<void(const std::string&)> end, HostServices host) {
+  std::unique_ptr<DecodeFront> out(new DecodeFront(std::move(host)));
+  Threads& threads = out->host_.threads;
   out->hear_ = std::move(hear);
   out->end_ = std::move(end);
-  out->endpoint_ = TRY(open_endpoint(place, kFrontRank, out->clock_));
-  TRY(call_decode_worker(*out->endpoint_, place, kFrontRank, out->clock_));
+  out->endpoint_ = TRY(open_endpoint(place, kFrontRank, out->host_));
+  TRY(call_decode_worker(*out->endpoint_, place, kFrontRank, threads));
   const link::Received greeting =
-      TRY(out->endpoint_->receive(kDecodeRank, kDecodeTag, out->clock_.now() + kGreetingMax));
+      TRY(out->endpoint_->receive(kDecodeRank, kDecodeTag, threads.now() + kGreetingMax));
   const auto ready = TRY(generate::parse_worker(to_text(greeting.payload)));
   if (ready.kind != WorkerWord::kReady || !ready.facts)
     return failed("the decode worker began with something else than its model");
   out->facts_ = *ready.facts;
-  out->listener_ = start_without_signals([front = out.get()] { front->listen(); });
+  out->listener_ = threads.start([front = out.get()] { front->listen(); });
   return out;
 }
 
@@ -39,9 +38,9 @@ DecodeFront::~DecodeFront() {
 
 void DecodeFront::hang_up() {
   endpoint_->abort({ErrorCode::kFailed, "the front has ended", {}, ""});
-  if (listener_.joinable()) listener_.join();
+  listener_.reset();
   if (!std::exchange(closed_, true))
-    static_cast<void>(endpoint_->close(clock_.now() + kGoodbyeMax));
+    static_cast<void>(endpoint_->close(host_.threads.now() + kGoodbyeMax));
 }
 
 bool DecodeFront::say(const generate::FrontMessage& message) {

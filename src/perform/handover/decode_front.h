@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
+#include "base/clock.h"
 #include "perform/handover/decode_link.h"
 
 namespace tombolo::handover {
@@ -16,7 +16,7 @@ class DecodeFront {
   // `end` the reason why no other will come, once; both on a thread of this object.
   static Result<std::unique_ptr<DecodeFront>> open(
       const generate::DecodePlace& place, std::function<void(const generate::WorkerMessage&)> hear,
-      std::function<void(const std::string&)> end);
+      std::function<void(const std::string&)> end, HostServices host);
   ~DecodeFront();
 
   const generate::WorkerFacts& facts() const { return facts_; }
@@ -26,15 +26,15 @@ class DecodeFront {
   void hang_up();
 
  private:
-  DecodeFront() = default;
+  explicit DecodeFront(HostServices host) : host_(std::move(host)) {}
   void listen();
 
-  SystemClock clock_;
+  const HostServices host_;
   std::function<void(const generate::WorkerMessage&)> hear_;
   std::function<void(const std::string&)> end_;
   generate::WorkerFacts facts_;
   std::unique_ptr<transport::Endpoint> endpoint_;
-  std::thread listener_;
+  std::unique_ptr<Thread> listener_;
   bool closed_ = false;
 };
 

@@ -42,12 +42,11 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
 }
 
 Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
-                                                           int32_t rank, const Clock& clock) {
+                                                           int32_t rank, const HostServices& host) {
   transport::Endpoint::Options options = TRY(endpoint_options(place, rank));
-  options.listen_address = transport::is_loopback(place.host)
-                               ? "127.0.0.1"
-                               : TRY(transport::own_address_towards(place.host));
-  return transport::Endpoint::create(std::move(options), clock);
+  options.listen_address =
+      transport::is_loopback(place.host) ? "127.0.0.1" : TRY(host.own_address(place.host));
+  return host.sockets.open(std::move(options), host.threads);
 }
 
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,

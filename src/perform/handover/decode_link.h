@@ -12,10 +12,13 @@
 // was at its other end is gone. As long as a connection of a front is there, another front is refused.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "perform/generate/front_message.h"
+#include "perform/transport/address.h"
 #include "perform/transport/endpoint.h"
 
 namespace tombolo::handover {
@@ -26,13 +29,22 @@ inline constexpr link::Tag kDecodeTag{.iteration = 0, .tensor = 1};
 inline constexpr SimDuration kDecodeGrace{3'000'000'000};
 inline constexpr SimDuration kDecodeSilence{5'000'000'000};
 
+// What such a rank has of its host; a test brings its own.
+struct HostServices {
+  Threads& threads;
+  transport::Sockets& sockets = transport::system_sockets();
+  // Where the other side finds this host.
+  std::function<Result<std::string>(const std::string& host)> own_address =
+      transport::own_address_towards;
+};
+
 // Of such a rank. What may lie between two of them is bounded. Unusable where token or credentials are.
 Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlace& place,
                                                       int32_t rank);
 
 // The endpoint of a rank that calls; `place` has an address, not a name.
 Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
-                                                           int32_t rank, const Clock& clock);
+                                                           int32_t rank, const HostServices& host);
 // Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Readers
 // have place.connections each, the front one. Where another process is that rank already, it may be one that
 // is gone without a word: then it is called again until that would have been noticed. Unusable where it stays.

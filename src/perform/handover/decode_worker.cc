@@ -22,8 +22,10 @@ constexpr SimDuration kPatience{5'000'000'000};  // until a port that was just l
 
 Result<std::unique_ptr<DecodeWorker>> DecodeWorker::listen(
     const generate::Shard& shard, const generate::EngineLimits& limits,
-    const generate::DecodePlace& place, std::function<void(const std::string&)> log) {
-  std::unique_ptr<DecodeWorker> out(new DecodeWorker(shard, limits, place, std::move(log)));
+    const generate::DecodePlace& place, std::function<void(const std::string&)> log,
+    HostServices host) {
+  std::unique_ptr<DecodeWorker> out(
+      new DecodeWorker(shard, limits, place, std::move(log), std::move(host)));
   TRY(out->open());
   return out;
 }
@@ -33,10 +35,10 @@ Status DecodeWorker::open() {
   options.listen_address = place_.host;
   options.port = port_ != 0 ? port_ : static_cast<uint16_t>(place_.port);
   const SimTime until = clock_.now() + (port_ != 0 ? kPatience : SimDuration{});
-  auto endpoint = Endpoint::create(options, clock_);
+  auto endpoint = host_.sockets.open(options, clock_);
   while (!endpoint && clock_.now() < until) {
-    SystemClock().sleep_until(clock_.now() + kGlance);
-    endpoint = Endpoint::create(options, clock_);
+    clock_.sleep_until(clock_.now() + kGlance);
+    endpoint = host_.sockets.open(options, clock_);
   }
   if (!endpoint) return fail(endpoint.error());
   endpoint_ = std::move(*endpoint);

@@ -21,7 +21,8 @@ class DecodeWorker {
   static Result<std::unique_ptr<DecodeWorker>> listen(const generate::Shard& shard,
                                                       const generate::EngineLimits& limits,
                                                       const generate::DecodePlace& place,
-                                                      std::function<void(const std::string&)> log);
+                                                      std::function<void(const std::string&)> log,
+                                                      HostServices host);
 
   uint16_t port() const { return port_; }
   generate::WorkerFacts facts() const;
@@ -31,8 +32,14 @@ class DecodeWorker {
 
  private:
   DecodeWorker(const generate::Shard& shard, const generate::EngineLimits& limits,
-               const generate::DecodePlace& place, std::function<void(const std::string&)> log)
-      : shard_(shard), limits_(limits), place_(place), log_(std::move(log)) {}
+               const generate::DecodePlace& place, std::function<void(const std::string&)> log,
+               HostServices host)
+      : shard_(shard),
+        limits_(limits),
+        place_(place),
+        log_(std::move(log)),
+        host_(std::move(host)),
+        clock_(host_.threads) {}
   Status open();
   // Until somebody is lost; why.
   std::string serve_those(const std::atomic<bool>& stop);
@@ -45,7 +52,8 @@ class DecodeWorker {
   const generate::EngineLimits limits_;
   const generate::DecodePlace place_;
   const std::function<void(const std::string&)> log_;
-  const SystemClock clock_;
+  const HostServices host_;
+  Clock& clock_;
   std::unique_ptr<transport::Endpoint> endpoint_;
   uint16_t port_ = 0;
 };

@@ -75,8 +75,9 @@ class HandOver : public testing::Test {
   void TearDown() override { stop(); }
 
   void start() {
-    auto worker = DecodeWorker::listen(shard_, {.kv_bytes = 24 * 40, .requests_max = 4}, place_,
-                                       [](const std::string&) {});
+    auto worker = DecodeWorker::listen(
+        shard_, {.kv_bytes = 24 * 40, .requests_max = 4}, place_, [](const std::string&) {},
+        HostServices{clock_});
     ASSERT_TRUE(worker) << worker.error().text();
     worker_ = std::move(*worker);
     place_.port = worker_->port();
@@ -93,7 +94,7 @@ class HandOver : public testing::Test {
     for (;;) {  // the worker may just be leaving those before
       auto front = DecodeFront::open(
           place_, [&](const WorkerMessage& message) { heard.hear(message); },
-          [&](const std::string& why) { heard.end(why); });
+          [&](const std::string& why) { heard.end(why); }, HostServices{clock_});
       if (front || clock_.now() > until) {
         EXPECT_TRUE(front) << front.error().text();
         return front ? std::move(*front) : nullptr;
@@ -142,7 +143,7 @@ TEST_F(HandOver, AnswersWhatWasReadElsewhere) {
   EXPECT_TRUE(heard.heard(0, WorkerWord::kBeat));
   EXPECT_TRUE(front->say({.request = kRequest}));
   ASSERT_TRUE(heard.heard(5, WorkerWord::kAdmitted));
-  CacheSender sender(place_);
+  CacheSender sender(place_, HostServices{clock_});
   read(kRequest, sender);
   ASSERT_TRUE(heard.heard(5, WorkerWord::kLength));
   EXPECT_THAT(heard.tokens(5), ElementsAre(4, 8, 6));
@@ -178,7 +179,7 @@ TEST_F(HandOver, ServesTheNextFront) {
     EXPECT_TRUE(front->say({.request = kRequest}));
     ASSERT_TRUE(heard.heard(5, WorkerWord::kAdmitted));
     if (turn == 0) continue;  // leaves without a word
-    auto endpoint = open_endpoint(place_, kPrefillRank, clock_);
+    auto endpoint = open_endpoint(place_, kPrefillRank, HostServices{clock_});
     ASSERT_TRUE(endpoint);
     ASSERT_TRUE(call_decode_worker(**endpoint, place_, kPrefillRank, clock_));
     EXPECT_TRUE((*endpoint)->send(kDecodeRank, kDecodeTag, to_payload("no rows")));
@@ -195,11 +196,11 @@ TEST_F(HandOver, ASecondFrontIsRefusedAndHurtsNobody) {
   EXPECT_TRUE(front->say({.request = kRequest}));
   ASSERT_TRUE(heard.heard(5, WorkerWord::kAdmitted));
   const auto second = DecodeFront::open(
-      place_, [](const WorkerMessage&) {}, [](const std::string&) {});
+      place_, [](const WorkerMessage&) {}, [](const std::string&) {}, HostServices{clock_});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnusable);
   EXPECT_THAT(second.error().message, HasSubstr("works for another front already"));
-  CacheSender sender(place_);
+  CacheSender sender(place_, HostServices{clock_});
   read(kRequest, sender);
   ASSERT_TRUE(heard.heard(5, WorkerWord::kLength));
   EXPECT_THAT(heard.tokens(5), ElementsAre(4, 8, 6));
@@ -209,7 +210,7 @@ TEST_F(HandOver, ALostWorkerIsNoticedByBoth) {
   Heard heard;
   const auto front = call(heard);
   ASSERT_TRUE(front);
-  CacheSender sender(place_);
+  CacheSender sender(place_, HostServices{clock_});
   EXPECT_TRUE(news(sender).linked);
   stop();
   ASSERT_TRUE(heard.ended());
@@ -222,7 +223,7 @@ TEST_F(HandOver, NobodyWithoutTheToken) {
   place_.token = "ffeeddccbbaa99887766554433221100";
   Heard heard;
   const auto front = DecodeFront::open(
-      place_, [](const WorkerMessage&) {}, [](const std::string&) {});
+      place_, [](const WorkerMessage&) {}, [](const std::string&) {}, HostServices{clock_});
   ASSERT_FALSE(front);
   EXPECT_THAT(front.error().text(), HasSubstr("calling the decode worker"));
   place_.token = "short";
@@ -233,7 +234,7 @@ TEST_F(HandOver, NobodyWithoutTheToken) {
 TEST_F(HandOver, ASenderThatIsGivenUpAtOnce) {
   place_.host = "127.0.0.77";  // nobody listens there
   const SimTime begin = clock_.now();
-  { CacheSender sender(place_); }
+  { CacheSender sender(place_, HostServices{clock_}); }
   EXPECT_LT(clock_.now() - begin, SimDuration{4'000'000'000});
 }
 

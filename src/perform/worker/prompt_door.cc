@@ -196,7 +196,7 @@ void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
     if (decode_.text.size() > generate::kShardTextMax)
       return give_up("the names of a decode worker's place are too long for the other ranks");
   }
-  sender_ = std::make_unique<handover::CacheSender>(place);
+  sender_ = std::make_unique<handover::CacheSender>(place, handover::HostServices{machine_});
 }
 
 // The prompt that was admitted last, behind one pass of each of the others. Each of several shards has

@@ -75,6 +75,7 @@ class PromptDoor {
   PromptGaps gaps_;
   OtherShards others_;
   generate::Engine engine_;
+  SystemClock machine_;  // of what runs beside, and of links
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;  // where the decode worker is, for the other ranks
   bool linked_ = false;            // all ranks are, to it

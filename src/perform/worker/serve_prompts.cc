@@ -153,9 +153,11 @@ Status serve_prompts(const PromptOptions& options, int socket, const Clock& cloc
 Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket) {
   compute_with(options.threads);
   const auto shard = TRY(load(options));
+  SystemClock machine;
   const auto worker = TRY(handover::DecodeWorker::listen(
       *shard, options.limits, place,
-      [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); }));
+      [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); },
+      handover::HostServices{machine}));
   const std::string ready =
       fmt::format("{}\n{}\n",
                   to_line(generate::WorkerMessage{.kind = generate::WorkerWord::kReady,

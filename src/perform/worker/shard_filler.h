@@ -33,6 +33,7 @@ class ShardFiller final : public stage::Filler {
   std::unique_ptr<generate::Shard> shard_;
   ShardRing ring_;
   generate::LaterLayers layers_;
+  SystemClock machine_;  // of what runs beside, and of links
   // To the decode worker that this message named; it goes on when that has answered.
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;

@@ -149,8 +149,9 @@ class TwoReaders : public TwoRanks {
  protected:
   void SetUp() override {
     TwoRanks::SetUp();
-    auto worker = handover::DecodeWorker::listen(whole_, {}, place_,
-                                                 [this](const std::string&) { ++fronts_gone_; });
+    auto worker = handover::DecodeWorker::listen(
+        whole_, {}, place_, [this](const std::string&) { ++fronts_gone_; },
+        handover::HostServices{clock_});
     ASSERT_TRUE(worker) << worker.error().text();
     worker_ = std::move(*worker);
     place_.port = worker_->port();
@@ -175,7 +176,7 @@ class TwoReaders : public TwoRanks {
             const std::lock_guard lock(mutex_);
             heard_.push_back(message);
           },
-          [](const std::string&) {});
+          [](const std::string&) {}, handover::HostServices{clock_});
       if (front) out = std::move(*front);
     }
     EXPECT_TRUE(out);

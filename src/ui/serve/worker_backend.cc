@@ -103,7 +103,8 @@ Status WorkerBackend::open_line(const WorkerOptions& options, const std::atomic<
 Status WorkerBackend::call_decode_worker(const generate::DecodePlace& place) {
   decode_ = TRY(handover::DecodeFront::open(
       place, [this](const WorkerMessage& message) { take_decoded(message); },
-      [this](const std::string& why) { end_all("the decode worker has gone: " + why); }));
+      [this](const std::string& why) { end_all("the decode worker has gone: " + why); },
+      handover::HostServices{clock_}));
   return {};
 }
 

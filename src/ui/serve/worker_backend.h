@@ -88,7 +88,7 @@ class WorkerBackend final : public Backend {
   Step next(int64_t id, SimDuration patience);
   void forget(int64_t id);
 
-  const SystemClock clock_{};
+  SystemClock clock_;
   generate::WorkerFacts facts_;
   std::unique_ptr<WorkerLine> line_;
   mutable std::mutex mutex_;
