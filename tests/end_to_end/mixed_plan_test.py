@@ -81,7 +81,7 @@ class MixedPlan(Case):
             self.assertIsNone(best["egress_usd"])
             printed = self.ok("plan", job)
             self.assertNotIn("for WAN traffic", printed)
-            self.assertIn("         -        2  ", printed)
+            self.assertRegex(printed, r"% +- +2  ")
             estimated = self.json("estimate", self.folder / "plan.json")
             self.assertIsNone(estimated["cost_usd"])
             self.assertIsNone(estimated["egress_usd"])

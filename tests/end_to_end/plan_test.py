@@ -142,7 +142,7 @@ class Plan(Case):
         job = self.write("job.toml", TWO_STAGES)
         for plan in self.json("plan", job)["top"]:
             self.assertIsNone(plan["cost_usd"])
-        self.assertIn("         -  tensor", self.ok("plan", job))
+        self.assertRegex(self.ok("plan", job), r" -  +tensor")
         estimated = self.write("estimated.toml", TWO_STAGES + "pipeline = 2\n")
         self.assertIsNone(self.json("estimate", estimated)["cost_usd"])
         self.assertIn("cost unknown: the cluster names no price", self.ok("estimate", estimated))

@@ -178,7 +178,7 @@ class Policy(Case):
 
     def test_people_read_what_wins_and_why(self):
         printed = self.ok("simulate", EXAMPLES / "two.toml", "--policy", "best", "--ascii")
-        for words in ("policy best: ", "less time than", "the best published schedule", "simulated      alone  in flight",
+        for words in ("policy best: ", "less time than", "the best published schedule", "simulated   alone  in flight",
                       "above what no schedule of this layout can beat", "  why: ", "candidate", "0-9 forward"):
             self.assertIn(words, printed)
 

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/lone_number.h"
+
 namespace tombolo::islands {
 namespace {
 
@@ -47,10 +49,11 @@ Result<Arguments> parse_arguments(std::vector<std::string> words) {
   }
   run->add_option("--host", out.host, "where the command runs (left out: on the first)");
   run->add_flag("--each", out.each, "on every host at once, its name before each line of output");
-  double mean_mbps = out.trace.mean.value / (1_Mbps).value;
-  trace->add_option("--mean", mean_mbps, "Mbps, between 60 and 590 (left out: 193)");
-  trace->add_option("--seconds", out.trace.duration.value, "of one period (left out: 600)");
-  trace->add_option("--step", out.trace.step.value, "seconds between changes (left out: 0.5)");
+  std::string mean = format(out.trace.mean), period = format(out.trace.duration),
+              step = format(out.trace.step);
+  trace->add_option("--mean", mean, "rate between 60 and 590 Mbps (left out: 193 Mbps)");
+  trace->add_option("--seconds", period, "time of one period (left out: 10 min)");
+  trace->add_option("--step", step, "time between changes (left out: 500 ms)");
   trace->add_option("--seed", out.trace.seed, "another seed, another trace");
 
   try {
@@ -64,7 +67,9 @@ Result<Arguments> parse_arguments(std::vector<std::string> words) {
   }
   out.verb = run->parsed() ? Verb::kRun : wanem->parsed() ? Verb::kWanem : Verb::kTrace;
   if (out.verb == Verb::kTrace) {
-    out.trace.mean = mean_mbps * 1_Mbps;
+    out.trace.mean = TRY(during(parse_lone_number<BytesPerSecond>(mean, "Mbps"), "reading --mean"));
+    out.trace.duration = TRY(during(parse_lone_number<Seconds>(period, "s"), "reading --seconds"));
+    out.trace.step = TRY(during(parse_lone_number<Seconds>(step, "s"), "reading --step"));
     return out;
   }
   const CLI::App* parsed = app.get_subcommands()[0];

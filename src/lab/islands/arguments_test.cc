@@ -40,6 +40,16 @@ TEST(Arguments, TakesTheMeanOfATraceInMbps) {
   EXPECT_EQ(arguments->trace.duration, 600_s);
 }
 
+TEST(Arguments, TakesQuantitiesOfATraceWithTheirUnits) {
+  const auto arguments =
+      parse_arguments({"trace", "--mean", "0.2 Gbps", "--seconds", "2 min", "--step", "250 ms"});
+  ASSERT_TRUE(arguments) << arguments.error().text();
+  EXPECT_EQ(arguments->trace.mean, 200_Mbps);
+  EXPECT_EQ(arguments->trace.duration, 120_s);
+  EXPECT_EQ(arguments->trace.step, 250_ms);
+  EXPECT_FALSE(parse_arguments({"trace", "--mean", "200 ms"}));
+}
+
 TEST(Arguments, HelpsWhereAsked) {
   const auto arguments = parse_arguments({"--help"});
   ASSERT_TRUE(arguments);

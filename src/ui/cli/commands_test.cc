@@ -65,6 +65,26 @@ TEST(Commands, ExamplesAreWrongWhereAnOptionIs) {
   EXPECT_THROW(app.parse("tombolo plan job.toml --topp 3", true), CLI::ParseError);
 }
 
+TEST(Commands, ATimeIsTakenWithItsUnitAndANumberAloneInSeconds) {
+  for (const char* time : {"0.25", "250ms", "\"250 ms\"", "1 "}) {
+    CLI::App app;
+    const auto commands = add_commands(app);
+    EXPECT_NO_THROW(app.parse(std::string("tombolo roofline --seconds ") + time, true)) << time;
+  }
+  for (const auto& [time, why] :
+       {std::pair("2h", "2h is not between 0.1 s and 1 h"), std::pair("-1", "not between"),
+        std::pair("5Mbps", "unknown unit \"Mbps\"\n  try \"20 ms\""), std::pair("soon", "soon")}) {
+    CLI::App app;
+    const auto commands = add_commands(app);
+    try {
+      app.parse(std::string("tombolo roofline --seconds ") + time, true);
+      ADD_FAILURE() << time;
+    } catch (const CLI::ParseError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(why));
+    }
+  }
+}
+
 // One word for one thing: what one command calls FILE, another does not call otherwise.
 TEST(Commands, AnOptionIsTheSameEverywhere) {
   std::map<std::string, std::string> values;

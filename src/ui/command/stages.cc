@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text_table.h"
+
 namespace tombolo::command {
 namespace {
 
@@ -72,18 +74,20 @@ std::string time_text(const cost::MixedIteration& time) {
 }
 
 void print_stages(std::ostream& out, const std::vector<PlacedStage>& stages) {
-  out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {}\n", "stages", "datacenter",
-                     "device", "tensor", "layers", "forward", "backward", "fullest stage");
+  TextTable table({text_column("stages"), text_column("datacenter"), text_column("device"),
+                   "tensor", text_column("layers"), "forward", "backward",
+                   text_column("fullest stage")});
   for (const StageGroup& group : groups_of(stages)) {
     const std::string numbers = group.stages() == 1
                                     ? fmt::format("{}", group.first->stage)
                                     : fmt::format("{}-{}", group.first->stage, group.last->stage);
-    out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {} of {}\n", numbers,
-                       group.first->datacenter, group.first->device, group.first->tensor,
-                       layers_text(group.layers), brief(group.first->forward),
-                       brief(group.first->backward), brief(group.fullest->memory.total()),
-                       brief(group.fullest->memory_of_device));
+    table.row({numbers, group.first->datacenter, group.first->device,
+               fmt::format("{}", group.first->tensor), layers_text(group.layers),
+               brief(group.first->forward), brief(group.first->backward),
+               fmt::format("{} of {}", brief(group.fullest->memory.total()),
+                           brief(group.fullest->memory_of_device))});
   }
+  out << table.text();
 }
 
 Value::Array stages_json(const std::vector<PlacedStage>& stages) {

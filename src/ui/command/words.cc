@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/fields.h"
+#include "base/lone_number.h"
 
 namespace tombolo::command {
 namespace {
@@ -38,8 +39,9 @@ std::string value_name(const CLI::Option& option) {
        {std::pair{"INT", "N"}, std::pair{"UINT", "N"}, std::pair{"FLOAT", "NUMBER"}}) {
     if (type == number || type.starts_with(fmt::format("{}:", number))) return name;
   }
-  const size_t check = std::min({type.find(":INT in"), type.find(":FLOAT in"),
-                                 type.find(":POSITIVE"), type.find(":NONNEGATIVE")});
+  const size_t check =
+      std::min({type.find(":INT in"), type.find(":FLOAT in"), type.find(":TIME in"),
+                type.find(":POSITIVE"), type.find(":NONNEGATIVE")});
   return type.substr(0, check);
 }
 
@@ -147,6 +149,23 @@ CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values
                        fmt::join(values, ", "));
   };
   return name_values(option, values)->check(check);
+}
+
+CLI::Option* add_time(CLI::App* words, const std::string& name, Seconds& value,
+                      const std::string& text, Seconds least, Seconds most) {
+  const auto read = [&value, name, least, most](const std::string& word) {
+    const Result<Seconds> time = parse_lone_number<Seconds>(word, "s");
+    if (!time) throw CLI::ValidationError(name, time.error().text());
+    if (*time < least || *time > most) {
+      throw CLI::ValidationError(
+          name, fmt::format("{} is not between {} and {}", word, format(least), format(most)));
+    }
+    value = *time;
+  };
+  return words->add_option_function<std::string>(name, read, text)
+      ->default_str(format(value))
+      ->type_name(fmt::format("TIME:TIME in [{} - {}]", least == Seconds{} ? "0 s" : format(least),
+                              format(most)));
 }
 
 std::vector<std::string> OptionWords::choices() const {

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/units.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -52,6 +54,10 @@ void heading(CLI::App* words, std::string_view text);
 CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values);
 // Shown and completed; the command itself says what is wrong with another, or takes more.
 CLI::Option* suggestions(CLI::Option* option, const std::vector<std::string>& values);
+
+// An option that takes a time as the keys of files do, "200 ms"; a number alone is one of seconds.
+CLI::Option* add_time(CLI::App* words, const std::string& name, Seconds& value,
+                      const std::string& text, Seconds least, Seconds most);
 
 // What --help, completion and man pages know of an option.
 struct OptionWords {

@@ -24,13 +24,12 @@ struct PlanCommandOptions {
   std::string law = "tombolo";
   std::string objective = "time";  // time, cost or throughput
   int top = 5;
-  double simulate_for =
-      search::Finals{}.at_most.value;  // seconds of a core; 0: nothing is simulated
-  int threads = 0;                     // 0: as many as the machine has
-  bool all_devices = false;            // none may stay idle
-  bool no_pruning = false;             // evaluate every configuration
-  std::string out;                     // plan.json or job.toml of the best; empty: none
-  std::string export_to;               // megatron or torchtitan; empty: neither
+  Seconds simulate_for = search::Finals{}.at_most;  // of a core; 0: nothing is simulated
+  int threads = 0;                                  // 0: as many as the machine has
+  bool all_devices = false;                         // none may stay idle
+  bool no_pruning = false;                          // evaluate every configuration
+  std::string out;        // plan.json or job.toml of the best; empty: none
+  std::string export_to;  // megatron or torchtitan; empty: neither
   bool json = false;
 };
 Status plan(const PlanCommandOptions& options, std::ostream& out);

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "base/file.h"
+#include "base/text_table.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/job.h"
 #include "spec/plan/plan_file.h"
@@ -42,20 +43,21 @@ void print_text(std::ostream& out, const plan::Job& job, const MixedResult& foun
                      job.model->name.empty() ? "model" : job.model->name, job.cluster.devices(),
                      job.cluster.datacenters.size(), to_name(options.search.objective));
   print_best(out, found.top.front());
-  out << fmt::format("  {:>3}{:>11}{:>8}{:>10}{:>9}  {}\n", "", "iteration", "MFU", "cost",
-                     "devices", "stages along the pipeline");
+  TextTable table(
+      {"", "iteration", "MFU", "cost", "devices", text_column("stages along the pipeline")});
   for (size_t i = 0; i < found.top.size(); ++i) {
     const MixedPlan& plan = found.top[i];
-    out << fmt::format("  {:>2}.{:>11}{:>6.1f} %{:>10}{:>9}  {}; {}\n", i + 1,
-                       brief(plan.iteration()), 100 * plan.mfu,
-                       plan.cost() ? brief(*plan.cost()) : "-", plan.devices,
-                       command::way_text(plan.stages), choice_text(plan));
+    table.row({fmt::format("{}.", i + 1), brief(plan.iteration()),
+               fmt::format("{:.1f} %", 100 * plan.mfu), plan.cost() ? brief(*plan.cost()) : "-",
+               fmt::format("{}", plan.devices),
+               fmt::format("{}; {}", command::way_text(plan.stages), choice_text(plan))});
   }
+  out << table.text();
   const std::vector<geo::MixedWhyNot> chosen = geo::short_list(found.why_not);
   if (!chosen.empty()) out << "why not\n";
-  for (const geo::MixedWhyNot& why : chosen) {
-    out << fmt::format("  {:<26}{}\n", why.family(), why.reason);
-  }
+  TextTable refused({text_column(), text_column()});
+  for (const geo::MixedWhyNot& why : chosen) refused.row({std::string(why.family()), why.reason});
+  out << refused.text();
   if (chosen.size() < found.why_not.size()) {
     out << fmt::format("  ... {} more with --json\n", found.why_not.size() - chosen.size());
   }

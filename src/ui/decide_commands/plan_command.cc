@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/parallel.h"
+#include "base/text_table.h"
 #include "decide/search/best_plan.h"
 #include "decide/search/export.h"
 #include "predict/cost/law.h"
@@ -33,14 +34,14 @@ std::string price_text(const RankedPlan& plan) {
 }
 
 void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
-  out << fmt::format("  {:>3}{:>11}{:>7}{:>11}{:>10}  {}\n", "", "iteration", "MFU", "memory",
-                     "cost", "parallelism");
+  TextTable table({"", "iteration", "MFU", "memory", "cost", text_column("parallelism")});
   for (size_t i = 0; i < top.size(); ++i) {
     const RankedPlan& plan = top[i];
-    out << fmt::format("  {:>2}.{:>11}{:>5.1f} %{:>11}{:>10}  {}\n", i + 1, brief(plan.iteration()),
-                       100 * plan.mfu, brief(plan.candidate.memory), price_text(plan),
-                       search::configuration_text(plan.candidate.configuration));
+    table.row({fmt::format("{}.", i + 1), brief(plan.iteration()),
+               fmt::format("{:.1f} %", 100 * plan.mfu), brief(plan.candidate.memory),
+               price_text(plan), search::configuration_text(plan.candidate.configuration)});
   }
+  out << table.text();
 }
 
 void print_best(std::ostream& out, const RankedPlan& best,
@@ -68,9 +69,11 @@ void print_why_not(std::ostream& out, const std::vector<WhyNot>& all) {
   const std::vector<WhyNot> chosen = search::short_list(all);
   if (chosen.empty()) return;
   out << "why not\n";
+  TextTable table({text_column(), text_column()});
   for (const WhyNot& why : chosen) {
-    out << fmt::format("  {:<26}{}\n", search::family_text(why.axis, why.value), why.text);
+    table.row({search::family_text(why.axis, why.value), why.text});
   }
+  out << table.text();
   if (chosen.size() < all.size()) {
     out << fmt::format("  ... {} more with --json\n", all.size() - chosen.size());
   }
@@ -242,8 +245,8 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
 }
 
 search::Finals finals_of(const PlanCommandOptions& options) {
-  return {.candidates = options.simulate_for > 0 ? search::kFinalists : 0,
-          .at_most = Seconds{options.simulate_for}};
+  return {.candidates = options.simulate_for > 0_s ? search::kFinalists : 0,
+          .at_most = options.simulate_for};
 }
 
 // A cluster of several datacenters has a search of its own.
@@ -375,11 +378,9 @@ command::Command add_plan(CLI::App& app) {
   words->add_flag("--all-devices", options->all_devices, "let no device stay idle");
   words->add_flag("--no-pruning", options->no_pruning,
                   "evaluate every configuration: slower, the same answer");
-  words
-      ->add_option("--simulate-for", options->simulate_for,
-                   "core time for simulating the last candidates; 0: rank by the closed form")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 86'400.0));
+  command::add_time(words, "--simulate-for", options->simulate_for,
+                    "core time for simulating the last candidates; 0: rank by the closed form", 0_s,
+                    86'400_s);
   command::add_threads(words, options->threads, 0);
   command::heading(words, command::kComesOut);
   words->add_option("--top", options->top, "how many layouts to show")->check(CLI::Range(1, 10000));

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "base/text_table.h"
 #include "decide/geo/select_job.h"
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
@@ -43,19 +44,19 @@ std::string batch_text(const SelectionJob& job) {
                      *setting.microbatches_together * job.micro_batch);
 }
 
-void print_row(std::ostream& out, const SelectionJob& job, const SelectionRow& row,
-               const char* mark) {
+void add_row(TextTable& table, const SelectionJob& job, const SelectionRow& row, const char* mark) {
   const std::string partitions = partitions_text(job.setting, row);
   if (!row.feasible) {
-    out << fmt::format("{:>2}{:>5}{:>10}  infeasible: {} ({})\n", mark, row.cells, row.pipelines,
-                       row.obstacle, partitions);
+    table.row({mark, fmt::format("{}", row.cells), fmt::format("{}", row.pipelines)},
+              fmt::format("infeasible: {} ({})", row.obstacle, partitions));
     return;
   }
   const std::string cost = job.priced ? brief(row.cost) : std::string("-");
-  out << fmt::format("{:>2}{:>5}{:>10}{:>6}{:>10}{:>11}{:>10}{:>10.4g}{:>7}{:>7}{:>10}  {}\n", mark,
-                     row.cells, row.pipelines, row.microbatches, brief(row.pipeline),
-                     brief(row.all_reduce), brief(row.total()), sequences_per_s(job, row),
-                     row.used_gpus, row.unused_gpus, cost, partitions);
+  table.row({mark, fmt::format("{}", row.cells), fmt::format("{}", row.pipelines),
+             fmt::format("{}", row.microbatches), brief(row.pipeline), brief(row.all_reduce),
+             brief(row.total()), fmt::format("{:.4g}", sequences_per_s(job, row)),
+             fmt::format("{}", row.used_gpus), fmt::format("{}", row.unused_gpus), cost,
+             partitions});
 }
 
 void print_text(std::ostream& out, const std::string& name, const SelectionJob& job,
@@ -88,14 +89,15 @@ void print_text(std::ostream& out, const std::string& name, const SelectionJob& 
   } else {
     out << "beyond algorithm 1: nothing better\n";
   }
-  out << fmt::format("{:>7}{:>10}{:>6}{:>10}{:>11}{:>10}{:>10}{:>7}{:>7}{:>10}  {}\n", "cells",
-                     "pipelines", "M", "pipeline", "allreduce", "total", "per s", "GPUs", "unused",
-                     "cost", "partitions");
+  TextTable table({"", "cells", "pipelines", "M", "pipeline", "allreduce", "total", "per s", "GPUs",
+                   "unused", "cost", text_column("partitions")},
+                  "");
   const size_t skipped = found.rows.size() > kRowsShown ? found.rows.size() - kRowsShown : 0;
   for (size_t i = skipped; i < found.rows.size(); ++i) {
-    print_row(out, job, found.rows[i], i == found.chosen ? "*" : "");
+    add_row(table, job, found.rows[i], i == found.chosen ? "*" : "");
   }
-  if (found.beyond) print_row(out, job, *found.beyond, "+");
+  if (found.beyond) add_row(table, job, *found.beyond, "+");
+  out << table.text();
   if (skipped > 0) out << fmt::format("  {} rows of fewer cells: --json\n", skipped);
   out << fmt::format("  laws: {}, {}; M: microbatches of a pipeline; per s: sequences; {:.0f} ms\n",
                      job.pipeline_law, job.allreduce_law, 1000 * wall);

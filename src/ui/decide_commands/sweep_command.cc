@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/parallel.h"
+#include "base/text_table.h"
 #include "decide/sweep/sweep.h"
 #include "predict/cost/law.h"
 #include "ui/command/answer.h"
@@ -186,19 +187,14 @@ void print_table(std::ostream& out, const Sweep& sweep, const std::vector<SweepR
     lines[0].push_back(column);
     for (size_t i = 0; i < shown; ++i) lines[i + 1].push_back(cell_text(sweep, rows[i], column));
   }
-  std::vector<size_t> widths(lines[0].size());
-  for (const auto& line : lines) {
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  TextTable table(std::vector<TextTable::Column>(lines[0].begin(), lines[0].end()));
+  for (size_t i = 0; i < shown; ++i) {
+    const SweepRow& row = rows[i];
+    table.row(lines[i + 1], row.reason.empty()
+                                ? std::string()
+                                : fmt::format("{}: {}", to_name(row.status), row.reason));
   }
-  for (size_t i = 0; i < lines.size(); ++i) {
-    for (size_t c = 0; c < lines[i].size(); ++c) {
-      out << fmt::format("  {:>{}}", lines[i][c], widths[c]);
-    }
-    if (i > 0 && !rows[i - 1].reason.empty()) {
-      out << fmt::format("  {}: {}", to_name(rows[i - 1].status), rows[i - 1].reason);
-    }
-    out << "\n";
-  }
+  out << table.text();
   if (shown < rows.size()) {
     out << fmt::format("  ... {} more: --out rows.csv\n", rows.size() - shown);
   }

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/text_table.h"
 #include "spec/trace/compare.h"
 #include "spec/trace/machine_words.h"
 #include "spec/trace/trace_file.h"
@@ -92,14 +93,14 @@ Status compare(const CompareOptions& options, std::ostream& out) {
       fmt::format("median of {}, without the first {}; error {}", result.measured_iterations,
                   result.warmup, command::percent(result.iteration_error)));
   if (machine.too_busy) out << machine.line << "\n";
-  out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", "action", "stage",
-                     to_name(predicted.header.provenance), to_name(measured.header.provenance),
-                     "error");
+  TextTable table({text_column("action"), "stage",
+                   std::string(to_name(predicted.header.provenance)),
+                   std::string(to_name(measured.header.provenance)), "error"});
   for (const trace::KindComparison& row : result.per_stage) {
-    out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", row.kind, row.stage,
-                       or_dash(row.predicted_mean), or_dash(row.measured_mean),
-                       or_dash(row.relative_error));
+    table.row({row.kind, fmt::format("{}", row.stage), or_dash(row.predicted_mean),
+               or_dash(row.measured_mean), or_dash(row.relative_error)});
   }
+  out << table.text();
   return {};
 }
 

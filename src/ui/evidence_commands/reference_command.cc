@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text_table.h"
 #include "evidence/score/reference_score.h"
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
@@ -91,10 +92,15 @@ ErrorSummary summary_of(const std::vector<ScoredMemory>& memory) {
 
 // --- for people -------------------------------------------------------------------------------
 
-std::string percents(const ErrorSummary& e) {
-  if (e.count == 0) return fmt::format("{:>5}{:>9}{:>9}{:>9}{:>9}", "-", "", "", "", "");
-  return fmt::format("{:>5}{:>7.1f} %{:>7.1f} %{:>7.1f} %{:>+7.1f} %", e.count, 100 * e.mean,
-                     100 * e.median, 100 * e.largest, 100 * e.bias);
+// A table's name, how many errors were counted, and what they were.
+std::vector<std::string> errors_of(const std::string& table, const ErrorSummary& e) {
+  if (e.count == 0) return {table, "-", "", "", "", ""};
+  return {table,
+          fmt::format("{}", e.count),
+          fmt::format("{:.1f} %", 100 * e.mean),
+          fmt::format("{:.1f} %", 100 * e.median),
+          fmt::format("{:.1f} %", 100 * e.largest),
+          command::percent(e.bias)};
 }
 
 void print_rows(std::ostream& out, const ReferenceScore& score) {
@@ -122,9 +128,8 @@ void print_rows(std::ostream& out, const ReferenceScore& score) {
 void print_text(std::ostream& out, const Answer& answer, const ReproduceOptions& options) {
   out << fmt::format("law {}, predicted over measured; {}\n", options.law,
                      options.data.empty() ? "rows of data/reference" : "rows of " + options.data);
-  out << fmt::format("  {:<18}{:>5}{:>9}{:>9}{:>9}{:>9}  {:>15}  {:>13}  {:>12}  {:>14}\n", "",
-                     "rows", "mean", "median", "largest", "bias", "memory: mean", "out of memory",
-                     "wrongly so", "tau (pairs)");
+  TextTable table({text_column(), "rows", "mean", "median", "largest", "bias", "memory: mean",
+                   "out of memory", "wrongly so", "tau (pairs)"});
   for (size_t i = 0; i < answer.tables.size(); ++i) {
     const ReferenceScore& s = answer.scores[i];
     const std::string memory =
@@ -133,12 +138,14 @@ void print_text(std::ostream& out, const Answer& answer, const ReproduceOptions&
         s.out_of_memory > 0 ? fmt::format("{} of {}", s.out_of_memory_predicted, s.out_of_memory)
                             : "-";
     const std::string tau = s.pairs > 0 ? fmt::format("{:.3f} ({})", s.tau, s.pairs) : "-";
-    out << fmt::format("  {:<18}{}  {:>15}  {:>13}  {:>12}  {:>14}\n", s.table,
-                       percents(s.iteration), memory, failed, s.wrongly_out_of_memory, tau);
+    std::vector<std::string> cells = errors_of(s.table, s.iteration);
+    cells.insert(cells.end(), {memory, failed, fmt::format("{}", s.wrongly_out_of_memory), tau});
+    table.row(std::move(cells));
   }
   if (!answer.memory.empty()) {
-    out << fmt::format("  {:<18}{}\n", kMemoryTable, percents(summary_of(answer.memory)));
+    table.row(errors_of(std::string(kMemoryTable), summary_of(answer.memory)));
   }
+  out << table.text();
   for (size_t i = 0; i < answer.tables.size(); ++i) {
     const ReferenceScore& s = answer.scores[i];
     if (s.refused > 0) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text_table.h"
 #include "evidence/reproduce/reproduce.h"
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
@@ -19,30 +20,26 @@ std::string number(double value) {
 }
 
 // Of percentages in points: 2.1 for 1.3 % is 0.8 points off, not 62 %.
-std::string gap_and_band(const Row& row) {
+std::pair<std::string, std::string> gap_and_band(const Row& row) {
   const bool points = row.unit == "%" || row.unit == "points";
   const double scale = points ? row.published : 100;
   const char* unit = points ? "pt" : "%";
-  const std::string gap = fmt::format("{:>+8.2f} {:<2}", scale * row.relative_error(), unit);
-  if (!row.not_reproduced.empty()) return fmt::format("{}    none", gap);
-  return fmt::format("{}  {:>6.2f} {}", gap, scale * row.band, unit);
+  const std::string gap = fmt::format("{:+.2f} {:<2}", scale * row.relative_error(), unit);
+  if (!row.not_reproduced.empty()) return {gap, "none"};
+  return {gap, fmt::format("{:.2f} {:<2}", scale * row.band, unit)};
 }
 
 void print_text(std::ostream& out, const std::vector<Table>& tables) {
   for (const Table& table : tables) {
-    size_t width = 0;
-    for (const Row& row : table.rows) width = std::max(width, row.name.size());
     out << fmt::format("{}: {}\n  band: {}\n", table.name, table.source, table.band);
-    out << fmt::format("  {:<{}}  {:>12}  {:>12}  {:<10}  {:>11}  {:>9}\n", "", width, "ours",
-                       "published", "", "gap", "band");
+    TextTable lines({text_column(), "ours", "published", text_column(), "gap", "band"});
     for (const Row& row : table.rows) {
-      out << fmt::format("  {:<{}}  {:>12}  {:>12}  {:<10}  {}{}\n", row.name, width,
-                         number(row.ours), number(row.published), row.unit, gap_and_band(row),
-                         row.fails() ? "  OUTSIDE" : "");
-      if (!row.not_reproduced.empty()) {
-        out << fmt::format("  {:<{}}  not reproduced: {}\n", "", width, row.not_reproduced);
-      }
+      const auto [gap, band] = gap_and_band(row);
+      lines.row({row.name, number(row.ours), number(row.published), row.unit, gap, band},
+                row.fails() ? "OUTSIDE" : "");
+      if (!row.not_reproduced.empty()) lines.row({""}, "not reproduced: " + row.not_reproduced);
     }
+    out << lines.text();
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text_table.h"
 #include "lab/islands/room.h"
 #include "perform/run/child_process.h"
 #include "ui/command/answer.h"
@@ -224,14 +225,14 @@ Status doctor(bool json, std::ostream& out) {
     return {};
   }
   out << "tombolo " << command::version() << "\n";
+  TextTable table({text_column(), text_column(), text_column()});
   for (const Check& each : checks) {
-    out << fmt::format("  {:<22} {:<8} {}", each.name, each.ok ? "ok" : "missing", each.found);
-    if (!each.ok) {
-      out << (each.found.empty() ? "" : "; ") << each.means;
-      if (!each.install.empty()) out << fmt::format("\n{:34}try {}", "", each.install);
-    }
-    out << "\n";
+    std::string found = each.found;
+    if (!each.ok) found += (found.empty() ? "" : "; ") + each.means;
+    table.row({each.name, each.ok ? "ok" : "missing", found});
+    if (!each.ok && !each.install.empty()) table.row({"", "", "try " + each.install});
   }
+  out << table.text();
   return {};
 }
 

@@ -104,7 +104,7 @@ Result<run::Rendezvous> rendezvous(const TrainOptions& options, const join::Laun
                                         : join::rank_address(out.at, wanted));
   }
   out.token = TRY(join::token_of_environment());
-  out.join_max = round_to_ns(Seconds{options.join_timeout});
+  out.join_max = round_to_ns(options.join_timeout);
   return out;
 }
 

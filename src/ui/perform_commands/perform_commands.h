@@ -20,7 +20,7 @@ namespace tombolo::perform_commands {
 
 struct ProfileOptions {
   command::InputOptions in;
-  double seconds = 5;  // of timing, after the warm-up
+  Seconds time{5};  // of timing, after the warm-up
   std::string out = "hardware.json";
   std::string worker;  // path of tombolo-worker; empty: beside this program
   bool json = false;
@@ -33,7 +33,7 @@ struct RooflineOptions {
   int64_t threads = 1;                             // of a rank
   int64_t ranks = 1;                               // that measure at once
   std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers; near those to be trained
-  double seconds = 5;                              // of timing, about
+  Seconds time{5};                                 // of timing, about
   std::string worker;  // path of tombolo-worker; empty: beside this program
   bool json = false;
 };
@@ -53,7 +53,7 @@ struct TrainOptions {
   std::string listen;      // address of this host; empty: the way to the rendezvous
   std::string advertise;   // where other hosts call it; empty: there
   std::string ports;       // FIRST-LAST, on which ranks listen; empty: any
-  double join_timeout = 60;   // seconds, for all of these to come
+  Seconds join_timeout{60};   // for all of these to come
   std::string credentials;    // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;     // to other hosts, in clear text
   bool no_inbound = false;    // nobody can call the ranks of this process
@@ -193,9 +193,9 @@ struct ProbeCommandOptions {
   std::vector<std::string> between = {"here", "there"};
   std::string credentials;  // folder; empty: none, and nothing leaves this machine or its islands
   bool plain_tcp = false;   // to other hosts, in clear text
-  double seconds = 2;       // counted, per measurement
+  Seconds time{2};          // counted, per measurement
   int rounds = 2;
-  double wait_s = 600;  // listen: for somebody to call
+  Seconds wait{600};  // listen: for somebody to call
   bool json = false;
 };
 // Both directions of a path between two hosts, and a [[wan]] block to paste.

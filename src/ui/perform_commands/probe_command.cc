@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fields.h"
+#include "base/text_table.h"
 #include "base/toml.h"
 #include "perform/join/security.h"
 #include "perform/run/stop_signals.h"
@@ -74,14 +75,17 @@ Result<std::string> wan_block(const ProbeResult& result, const std::vector<std::
 void print_table(std::ostream& out, const ProbeResult& result, const std::string& far) {
   const ProbeCell& best = result.best();
   out << fmt::format("round trip to {}: {:.1f} ms\n\n", far, result.round_trip.value * 1e3);
-  out << "                               payload, Mbps          round trip while busy\n";
-  out << "connections  congestion        there      back            there      back\n";
+  TextTable table({"connections", text_column("congestion"), "Mbps there", "back",
+                   "busy round trip there", "back"},
+                  "");
   for (const ProbeCell& cell : result.cells) {
-    out << fmt::format("{:>11}  {:<12} {:>10.4g} {:>9.4g}  {:>12.0f} ms {:>6.0f} ms{}\n",
-                       cell.connections, cell.congestion_control, mbps(cell.forth), mbps(cell.back),
-                       cell.round_trip_forth.value * 1e3, cell.round_trip_back.value * 1e3,
-                       &cell == &best ? "  <- best" : "");
+    table.row({fmt::format("{}", cell.connections), cell.congestion_control,
+               fmt::format("{:.4g}", mbps(cell.forth)), fmt::format("{:.4g}", mbps(cell.back)),
+               fmt::format("{:.0f} ms", cell.round_trip_forth.value * 1e3),
+               fmt::format("{:.0f} ms", cell.round_trip_back.value * 1e3)},
+              &cell == &best ? "<- best" : "");
   }
+  out << table.text();
 }
 
 Value json_cell(const ProbeCell& cell) {
@@ -104,9 +108,9 @@ Status listen(const ProbeCommandOptions& options, transport::Endpoint::Options e
   out << fmt::format("on the near side:\ntombolo probe {} --token {}\n", here.text(),
                      endpoint.identity.token.hex())
       << std::flush;
-  std::cerr << fmt::format("waits at {} for {:g} s\n", here.text(), options.wait_s);
+  std::cerr << fmt::format("waits at {} for {}\n", here.text(), format(options.wait));
   run::StopSignals signals(run::SecondSignal::kEnds);
-  return server->serve(clock.now() + round_to_ns(Seconds{options.wait_s}), &signals.flag());
+  return server->serve(clock.now() + round_to_ns(options.wait), &signals.flag());
 }
 
 }  // namespace
@@ -134,7 +138,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
   transport::ProbeOptions ask{.endpoint = std::move(endpoint),
                               .far = TRY(address(options.address)),
                               .congestion_controls = options.congestion_controls,
-                              .counted = Seconds{options.seconds},
+                              .counted = options.time,
                               .rounds = options.rounds};
   if (!options.connections.empty()) ask.connections = options.connections;
   TRY(ask.check());
@@ -147,7 +151,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
     const auto on_cell = [&](int64_t done, int64_t all) {
       if (done == 0)
         std::cerr << fmt::format("{} measurements of {:g} s each, after a warm-up\n", all,
-                                 options.seconds);
+                                 options.time.value);
       bar.show(done, all);
     };
     result = TRY(transport::probe(ask, on_cell, clock));
@@ -157,7 +161,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
     Value::Array cells;
     for (const ProbeCell& cell : result.cells) cells.push_back(json_cell(cell));
     command::print_json(out, {{"round_trip_s", result.round_trip.value},
-                              {"counted_s", options.seconds},
+                              {"counted_s", options.time.value},
                               {"rounds", int64_t{options.rounds}},
                               {"cells", Value(std::move(cells))},
                               {"best", json_cell(result.best())},
@@ -186,9 +190,8 @@ command::Command add_probe(CLI::App& app) {
       ->add_option("--token", options->token,
                    "that --listen printed; left out: TOMBOLO_PROBE_TOKEN")
       ->type_name("TOKEN");
-  words->add_option("--wait", options->wait_s, "--listen: for the call to come")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 86400.0));
+  command::add_time(words, "--wait", options->wait, "--listen: for the call to come", 1_s,
+                    86'400_s);
   command::heading(words, "What is measured");
   words->add_option("--connections", options->connections, "at once; left out: 1,2,4,8,16")
       ->type_name("N,N,...")
@@ -199,9 +202,7 @@ command::Command add_probe(CLI::App& app) {
                    "left out: all that both kernels have")
       ->type_name("NAME,...")
       ->delimiter(',');
-  words->add_option("--seconds", options->seconds, "counted, per measurement")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 60.0));
+  command::add_time(words, "--seconds", options->time, "counted, per measurement", 100_ms, 60_s);
   words->add_option("--rounds", options->rounds, "of all measurements; their median")
       ->check(CLI::Range(1, 100));
   command::heading(words, command::kAcrossHosts);

@@ -19,11 +19,11 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
   const plan::Plan plan = TRY(cost::make_plan(job));
   TRY(run::check_performable(plan));
   std::cerr << fmt::format("measuring {} stages at once for {}, then the links\n",
-                           plan.stages.size(), brief(Seconds{options.seconds}));
+                           plan.stages.size(), brief(options.time));
   SystemClock clock;
   const plan::Hardware hardware =
       TRY(run::profile(plan,
-                       {.budget = Seconds{options.seconds},
+                       {.budget = options.time,
                         .worker_program = options.worker,
                         .command = command::command_line("profile", options.in)},
                        clock));
@@ -59,9 +59,7 @@ command::Command add_profile(CLI::App& app) {
   command::add_input(words, options->in);
   command::add_data(words, options->in);
   command::heading(words, command::kPerformed);
-  words->add_option("--seconds", options->seconds, "of timing per stage")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0));
+  command::add_time(words, "--seconds", options->time, "of timing per stage", 100_ms, 3600_s);
   command::add_worker(words, options->worker);
   command::heading(words, command::kComesOut);
   words->add_option("--out", options->out, "hardware file to write")->type_name("FILE");

@@ -56,12 +56,12 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
                     fmt::format("--hidden {}", (hidden + 63) / 64 * 64));
   }
   std::cerr << fmt::format("measuring products, memory and layers for about {}\n",
-                           brief(Seconds{options.seconds}));
+                           brief(options.time));
   const std::vector<plan::DeviceRates> ranks =
       TRY(run::measure_devices({.threads = options.threads,
                                 .ranks = options.ranks,
                                 .hidden = options.hidden,
-                                .budget = Seconds{options.seconds},
+                                .budget = options.time,
                                 .worker_program = options.worker}));
   const cluster::Device device = cost::device_from_rates(ranks, "cpu");
   const FlopsPerSecond product = cost::fastest_product(ranks);
@@ -111,9 +111,7 @@ command::Command add_roofline(CLI::App& app) {
   words->add_option("--ranks", options->ranks, "that measure at once, as on one host of a run")
       ->check(CLI::Range(1, 1024));
   command::add_threads(words, options->threads, 1);
-  words->add_option("--seconds", options->seconds, "of timing, about")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0));
+  command::add_time(words, "--seconds", options->time, "of timing, about", 100_ms, 3600_s);
   command::add_worker(words, options->worker);
   command::heading(words, command::kComesOut);
   words->add_option("--out", options->out, "device file to write (TOML)")->type_name("FILE");

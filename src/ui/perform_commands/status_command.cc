@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text_table.h"
 #include "perform/run/stop_signals.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
@@ -56,7 +57,7 @@ std::string wrapped(const std::string& text, const std::string& indent, size_t w
     line += (line.size() > indent.size() ? " " : "") + next;
     at = blank + 1;
   }
-  return out + line + "\n";
+  return out + line;
 }
 
 std::string run_lines(const Value& status) {
@@ -76,16 +77,18 @@ std::string run_lines(const Value& status) {
 }
 
 std::string rank_lines(const Value& status) {
-  std::string out = "\nrank  datacenter    iteration  heard        late\n";
+  TextTable table(
+      {"rank", text_column("datacenter"), "iteration", text_column("heard"), text_column("late")},
+      "");
   for (const Value& rank : list(status, "ranks")) {
-    out +=
-        fmt::format("{:>4}  {:<12} {:>10}  {:<11}  {}\n", number(rank, "rank"),
-                    word(rank, "datacenter"), number(rank, "iteration"),
-                    has(rank, "heard_s_ago")
-                        ? brief(Seconds{std::round(number(rank, "heard_s_ago") * 10) / 10}) + " ago"
-                        : "not yet",
-                    has(rank, "late_s") ? brief(Seconds{number(rank, "late_s")}) : "-");
+    table.row({fmt::format("{}", number(rank, "rank")), word(rank, "datacenter"),
+               fmt::format("{}", number(rank, "iteration")),
+               has(rank, "heard_s_ago")
+                   ? brief(Seconds{std::round(number(rank, "heard_s_ago") * 10) / 10}) + " ago"
+                   : "not yet",
+               has(rank, "late_s") ? brief(Seconds{number(rank, "late_s")}) : "-"});
   }
+  std::string out = "\n" + table.text();
   for (const Value& rank : list(status, "ranks")) {
     if (!word(rank, "trouble").empty()) out += word(rank, "trouble") + "\n";
   }
@@ -95,9 +98,9 @@ std::string rank_lines(const Value& status) {
 std::string link_lines(const Value& status, size_t width) {
   const Value::Array links = list(status, "links");
   if (links.empty()) return "\nno rank has reported its links yet\n";
-  std::string out =
-      "\nlink                                goodput  connections         round trip  resent   "
-      "queued\n";
+  TextTable table({text_column("link"), "goodput", text_column("connections"), "round trip",
+                   "resent", text_column("queued")},
+                  "");
   for (const Value& link : links) {
     const std::string name = fmt::format("{} {} -> {} {}", number(link, "rank"), word(link, "from"),
                                          number(link, "peer"), word(link, "to"));
@@ -112,19 +115,19 @@ std::string link_lines(const Value& status, size_t width) {
       }
     }
     const size_t open = list(link, "connections").size();
-    out += fmt::format(
-        "{:<32} {:>7.4g} Mbps  {:<19} {:>7.1f} ms  {:>6}   {}{}\n", name,
-        number(link, "goodput_bytes_per_s") * 8e-6,
-        fmt::format("{} of {} {}", number(link, "pulling"), open, word(link, "congestion_control")),
-        number(link, "round_trip_s") * 1e3, number(link, "retransmits"), bytes_text(queued),
-        parts.empty() ? "" : " (" + parts.substr(1) + ")");
+    table.row({name, fmt::format("{:.4g} Mbps", number(link, "goodput_bytes_per_s") * 8e-6),
+               fmt::format("{} of {} {}", number(link, "pulling"), open,
+                           word(link, "congestion_control")),
+               fmt::format("{:.1f} ms", number(link, "round_trip_s") * 1e3),
+               fmt::format("{}", number(link, "retransmits")), bytes_text(queued)},
+              parts.empty() ? "" : "(" + parts.substr(1) + ")");
     if (!word(link, "through").empty()) {
-      out += wrapped("through the " + word(link, "through") + ": neither rank can be called",
-                     "      ", width);
+      table.line(wrapped("through the " + word(link, "through") + ": neither rank can be called",
+                         "      ", width));
     }
-    if (!word(link, "reason").empty()) out += wrapped(word(link, "reason"), "      ", width);
+    if (!word(link, "reason").empty()) table.line(wrapped(word(link, "reason"), "      ", width));
   }
-  return out;
+  return "\n" + table.text();
 }
 
 }  // namespace

@@ -218,9 +218,8 @@ void add_rendezvous_words(CLI::App* words, TrainOptions& options) {
                    "that such ranks listen on, for a firewall; left out: any")
       ->type_name("FIRST-LAST");
   words->add_option("--port", options.port, "of the launcher, on this host; 0: any");
-  words->add_option("--join-timeout", options.join_timeout, "for all these to come")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 86400.0));
+  command::add_time(words, "--join-timeout", options.join_timeout, "for all these to come", 1_s,
+                    86'400_s);
   words->add_flag("--no-inbound", options.no_inbound,
                   "no rank can call this rank (of all that are started here): it calls, "
                   "or its links go through the coordinator");

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/fields.h"
+#include "base/text_table.h"
 #include "ui/predict_commands/astra_command.h"
 #include "ui/predict_commands/predict_commands.h"
 
@@ -93,25 +94,25 @@ std::string figures_text(const astra::AstraLedger& ledger) {
   const int32_t last = ledger.last();
   const ExposedTime of_last = ledger.exposed(last);
   const ExposedTime mean = ledger.exposed_mean();
-  std::string out = fmt::format("\npredicted: where the time goes{:>20}{:>20}\n",
-                                fmt::format("rank {}, last", last), "mean of ranks");
+  TextTable times({text_column("predicted: where the time goes"),
+                   fmt::format("rank {}, last", last), "", "mean of ranks", ""},
+                  "");
   for (const Part& part : kParts) {
     const SimDuration a = of_last.*part.time, b = mean.*part.time;
-    out += fmt::format("  {:<30}{:>12} {:>5.1f} %{:>12} {:>5.1f} %\n", part.name, brief(seconds(a)),
-                       share(a, of_last.total()), brief(seconds(b)), share(b, mean.total()));
+    times.row({fmt::format("  {}", part.name), brief(seconds(a)),
+               fmt::format("{:.1f} %", share(a, of_last.total())), brief(seconds(b)),
+               fmt::format("{:.1f} %", share(b, mean.total()))});
   }
   const std::vector<trace::DimensionUse> uses = ledger.dimensions();
-  size_t width = std::string("predicted: dimensions").size() - 2;
-  for (const trace::DimensionUse& use : uses) width = std::max(width, use.label.size());
-  out += fmt::format("{:<{}}{:>12}{:>12}{:>12}{:>8}{:>8}\n", "predicted: dimensions", width + 2,
-                     "sent", "per NPU", "most", "busy", "most");
+  TextTable dimensions(
+      {text_column("predicted: dimensions"), "sent", "per NPU", "most", "busy", "most"}, "");
   for (const trace::DimensionUse& use : uses) {
-    out += fmt::format("  {:<{}}{:>12}{:>12}{:>12}{:>6.1f} %{:>6.1f} %\n", use.label, width,
-                       bytes_text(static_cast<double>(use.bytes)), bytes_text(use.bytes_mean),
-                       bytes_text(static_cast<double>(use.bytes_max)), 100 * use.busy_mean,
-                       100 * use.busy_max);
+    dimensions.row({"  " + use.label, bytes_text(static_cast<double>(use.bytes)),
+                    bytes_text(use.bytes_mean), bytes_text(static_cast<double>(use.bytes_max)),
+                    fmt::format("{:.1f} %", 100 * use.busy_mean),
+                    fmt::format("{:.1f} %", 100 * use.busy_max)});
   }
-  return out;
+  return "\n" + times.text() + dimensions.text();
 }
 
 trace::Trace make_trace(const AstraCommandOptions& options, const astra::AstraAnswer& answer,

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/parallel.h"
+#include "base/text_table.h"
 #include "decide/sweep/sweep_axis.h"
 #include "decide/sweep/sweep_path.h"
 #include "ui/command/answer.h"
@@ -179,14 +180,9 @@ std::string csv_of(const std::vector<Line>& lines) {
 }
 
 void print_table(std::ostream& out, const std::vector<Line>& lines) {
-  std::vector<size_t> widths(lines[0].size());
-  for (const Line& line : lines) {
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  }
-  for (const Line& line : lines) {
-    for (size_t c = 0; c < line.size(); ++c) out << fmt::format("  {:>{}}", line[c], widths[c]);
-    out << "\n";
-  }
+  TextTable table(std::vector<TextTable::Column>(lines[0].begin(), lines[0].end()));
+  for (size_t i = 1; i < lines.size(); ++i) table.row(lines[i]);
+  out << table.text();
 }
 
 Value::Table json_of(const SweepGrid& grid, const std::vector<Row>& rows) {

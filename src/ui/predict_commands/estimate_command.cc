@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "base/text_table.h"
 #include "base/units.h"
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
@@ -36,11 +37,12 @@ void print_parts(std::ostream& out, const Estimate& e) {
       {"gradients", e.parts.data_communication},
       {"optimizer", e.parts.optimizer},
       {"host, once", e.parts.overhead}};
+  TextTable table({text_column(), "", ""});
   for (const auto& [name, time] : parts) {
     if (time == 0_s) continue;
-    out << fmt::format("  {:<23}{:>10}{:>8.1f} %\n", name, time_text(time),
-                       100 * (time / e.iteration));
+    table.row({name, time_text(time), fmt::format("{:.1f} %", 100 * (time / e.iteration))});
   }
+  out << table.text();
 }
 
 // "tensor 8, pipeline 4, data 2 (in the network); 8 microbatches of 1"

@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/lone_number.h"
+#include "base/text_table.h"
 #include "predict/network/fabric.h"
 #include "predict/network/failure.h"
 #include "predict/network/grid_collective.h"
@@ -25,9 +27,7 @@ struct Question {
 
 // "748" and "748 USD" alike: there is one currency.
 Result<Dollars> read_price(const std::string& text, const char* option) {
-  const bool bare = text.find_first_not_of("+-.0123456789eE") == std::string::npos;
-  return during(parse_quantity<Dollars>(bare ? text + " USD" : text),
-                fmt::format("reading {}", option));
+  return during(parse_lone_number<Dollars>(text, "USD"), fmt::format("reading {}", option));
 }
 
 Result<Question> read_question(const FabricOptions& options) {
@@ -115,8 +115,7 @@ void print_parts(std::ostream& out, const Question& q) {
       "USD\n\n",
       grouped(size.gpus), grouped(size.domains()), size.domain, size.radix,
       q.prices.switch_port.value, q.prices.transceiver.value);
-  out << fmt::format("  {:<15}{:>6}{:>13}{:>15}{:>15}\n", "", "tiers", "switches", "transceivers",
-                     "cost");
+  TextTable table({text_column(), "tiers", "switches", "transceivers", "cost", text_column()});
   const std::pair<Fabric, std::string> rows[] = {
       {Fabric::kClos, "any GPU reaches any other at full rate"},
       {Fabric::kRailOptimized, "the same Clos; a rail shares its lowest switches"},
@@ -124,10 +123,10 @@ void print_parts(std::ostream& out, const Question& q) {
                                       grouped(size.rail()))}};
   for (const auto& [fabric, words] : rows) {
     const FabricParts parts = parts_of(fabric, size, q.prices);
-    out << fmt::format("  {:<15}{:>6}{:>13}{:>15}{:>15}   {}\n", to_name(fabric), parts.tiers,
-                       grouped(parts.switches), grouped(parts.transceivers), money(parts.cost),
-                       words);
+    table.row({std::string(to_name(fabric)), fmt::format("{}", parts.tiers),
+               grouped(parts.switches), grouped(parts.transceivers), money(parts.cost), words});
   }
+  out << table.text();
   const FabricParts full = parts_of(Fabric::kRailOptimized, size, q.prices);
   const FabricParts rail = parts_of(Fabric::kRailOnly, size, q.prices);
   out << fmt::format("\nrail-only costs {:.1f} % less than rail-optimized ({} less)\n",
@@ -141,10 +140,12 @@ void print_collectives(std::ostream& out, const Question& q) {
       "network\n",
       brief(*q.message), grouped(q.grid.domains), q.grid.domain, brief(q.grid.scale_up),
       brief(q.grid.port));
+  TextTable table({text_column(), text_column(), "", text_column()});
   for (const CollectiveLaw& law : collective_laws()) {
-    out << fmt::format("  {:<16}{:<33}{:>10}   {}; {}\n", to_name(law.fabric), law.name,
-                       brief(law.time(q.grid, *q.message)), law.holds, law.source);
+    table.row({std::string(to_name(law.fabric)), std::string(law.name),
+               brief(law.time(q.grid, *q.message)), fmt::format("{}; {}", law.holds, law.source)});
   }
+  out << table.text();
   out << "  the message is what a GPU holds after an all-gather, and sends to all in an "
          "all-to-all\n";
   if (q.grid.domains < 2) return;
@@ -163,16 +164,19 @@ void print_failures(std::ostream& out, const Question& q) {
   out << "\nwhat a failure costs: times after the remedy relative to those before (hierarchical "
          "all-gather, all-to-all)\n";
   std::string last;
+  std::optional<TextTable> table;
   for (const FailureCase& row : failure_cases(q.size, q.grid, q.failures)) {
     const std::string title = fmt::format("{}, {}", to_name(row.failed), to_name(row.fabric));
     if (title != last) {
       const std::string heading =
           fmt::format("{}: {:.2g} % of network bandwidth lost", title, 100 * row.bandwidth_lost);
-      out << fmt::format("\n{:<80}{:>9}{:>7}{:>12}{:>12}  stated by\n", heading, "GPUs out",
-                         "moved", "all-gather", "all-to-all");
+      if (table) out << "\n" << table->text();
+      table.emplace(TextTable({text_column(heading), "GPUs out", "moved", "all-gather",
+                               "all-to-all", text_column("stated by")},
+                              ""));
       if (row.pairs_off_network > 0) {
-        out << fmt::format("    {} pairs of GPUs lose their path over switches, {} every path\n",
-                           grouped(row.pairs_off_network), grouped(row.pairs_cut_off));
+        table->line(fmt::format("    {} pairs of GPUs lose their path over switches, {} every path",
+                                grouped(row.pairs_off_network), grouped(row.pairs_cut_off)));
       }
       last = title;
     }
@@ -180,11 +184,11 @@ void print_failures(std::ostream& out, const Question& q) {
       return ratio ? fmt::format("x {:.3f}", *ratio) : std::string("-");
     };
     const std::string what =
-        fmt::format("{}{}: {}", row.optical ? "[optical] " : "", row.spare, row.remedy);
-    out << fmt::format("  {:<78}{:>9}{:>7}{:>12}{:>12}  {}\n", what, grouped(row.gpus_out),
-                       grouped(row.gpus_moved), times(row.all_gather), times(row.all_to_all),
-                       to_name(row.claim));
+        fmt::format("  {}{}: {}", row.optical ? "[optical] " : "", row.spare, row.remedy);
+    table->row({what, grouped(row.gpus_out), grouped(row.gpus_moved), times(row.all_gather),
+                times(row.all_to_all), std::string(to_name(row.claim))});
   }
+  if (table) out << "\n" << table->text();
   out << "\n  [optical] needs optical switches. \"paper\": the remedy stands in section 4.1 of the "
          "rail-only paper;\n  all numbers are derived (docs/laws/rail_failures.md)\n";
 }

@@ -1,3 +1,4 @@
+#include "base/text_table.h"
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "ui/predict_commands/predict_commands.h"
@@ -57,15 +58,16 @@ void print_priced_job(std::ostream& out, const PricedJob& priced) {
   const search::FabricPrices& prices = priced.prices;
   out << fmt::format("\n{} on {} GPUs at {:.4g} USD an hour without network; iteration: {}\n",
                      priced.job.name, prices.size.gpus, per_hour(prices.gpu_rate), priced.source);
-  out << fmt::format("  {:<15}{:>14}{:>16}{:>12}{:>16}{:>15}\n", "", "network/GPU", "network/GPU/h",
-                     "iteration", "USD/iteration", "iterations/USD");
+  TextTable table({text_column(), "network/GPU", "network/GPU/h", "iteration", "USD/iteration",
+                   "iterations/USD"});
   for (const auto& [name, fabric] :
        {std::pair("clos", &prices.clos), std::pair("rail-only", &prices.rail_only)}) {
-    out << fmt::format("  {:<15}{:>10.2f} USD{:>12.4f} USD{:>12}{:>16.4f}{:>15.5g}\n", name,
-                       fabric->per_gpu.value, per_hour(fabric->network_rate),
-                       brief(fabric->iteration), fabric->cost.value,
-                       fabric->iterations_per_dollar());
+    table.row({name, fmt::format("{:.2f} USD", fabric->per_gpu.value),
+               fmt::format("{:.4f} USD", per_hour(fabric->network_rate)), brief(fabric->iteration),
+               fmt::format("{:.4f}", fabric->cost.value),
+               fmt::format("{:.5g}", fabric->iterations_per_dollar())});
   }
+  out << table.text();
   if (prices.rail_only.forwarding > 0_s) {
     out << fmt::format("  rail-only, forwarding experts' tokens adds {} to each iteration\n",
                        brief(prices.rail_only.forwarding));

@@ -1,6 +1,7 @@
 #include "ui/predict_commands/policy_choice.h"
 
 #include "base/check.h"
+#include "base/text_table.h"
 #include "predict/sim/simulate.h"
 #include "spec/plan/layer_pair.h"
 #include "spec/schedule/policy.h"
@@ -70,15 +71,14 @@ std::string microbatches(const ScheduleCandidate& candidate) {
   return candidate.in_flight ? fmt::format("{:.3g}", *candidate.in_flight) : "-";
 }
 
-void print_candidate(std::ostream& out, const ScheduleCandidate& candidate, const char* mark) {
+void add_candidate(TextTable& table, const ScheduleCandidate& candidate, const char* mark) {
   const auto time = [](const std::optional<SimDuration>& duration) {
     return duration ? brief(seconds(*duration)) : std::string("-");
   };
   std::string note = candidate.obstacle;
   if (candidate.splits && note.empty()) note = "backwards in halves";
-  out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.iteration),
-                     time(candidate.makespan), microbatches(candidate), candidate.name,
-                     note.empty() ? "" : ": " + note);
+  table.row({mark, time(candidate.iteration), time(candidate.makespan), microbatches(candidate),
+             candidate.name + (note.empty() ? "" : ": " + note)});
 }
 
 // What was gained over the published schedules, by simulated times.
@@ -127,11 +127,12 @@ void print_best(std::ostream& out, const BestSchedule& best) {
         brief(seconds(best.iteration())), brief(seconds(*best.winner().makespan)));
   }
   for (const std::string& why : best.why) out << "  why: " << why << "\n";
-  out << fmt::format("{:>12}{:>11}{:>11}  {}\n", "simulated", "alone", "in flight", "candidate");
+  TextTable table({"", "simulated", "alone", "in flight", text_column("candidate")});
   for (size_t i = 0; i < best.candidates.size(); ++i) {
     const bool baseline = best.baseline_index && *best.baseline_index == i;
-    print_candidate(out, best.candidates[i], i == 0 ? "*" : baseline ? "b" : "");
+    add_candidate(table, best.candidates[i], i == 0 ? "*" : baseline ? "b" : "");
   }
+  out << table.text();
 }
 
 void print_proof(std::ostream& out, const schedule_proof::Exact& proof, SimDuration winner) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/text_table.h"
 #include "predict/strand/plan_strands.h"
 #include "predict/strand/stream_picture.h"
 #include "ui/command/answer.h"
@@ -72,14 +73,10 @@ std::string names_of(const strand::Dag& dag, strand::OperatorSet set) {
   return out.empty() ? "-" : out;
 }
 
-void print_line(std::ostream& out, std::string text) {
-  text.erase(text.find_last_not_of(' ') + 1);
-  out << text << "\n";
-}
-
 void print_times(std::ostream& out, const StrandAnswer& a) {
+  TextTable table({text_column(), "", text_column()});
   const auto line = [&](const char* what, double seconds, const std::string& note) {
-    print_line(out, fmt::format("  {:<36}{:>14}  {}", what, microseconds(seconds), note));
+    table.row({what, microseconds(seconds), note});
   };
   const auto gain = [&](double seconds) {
     return fmt::format("gain {:.3f}", a.sequential / seconds);
@@ -90,17 +87,18 @@ void print_times(std::ostream& out, const StrandAnswer& a) {
   line("segments with barriers", a.plan.seconds, gain(a.plan.seconds));
   line("streams with events", a.streams.seconds,
        gain(a.streams.seconds) + (a.streams.proved ? ", nothing is shorter" : ""));
+  out << table.text();
 }
 
 void print_segments(std::ostream& out, const StrandAnswer& a) {
-  print_line(out, fmt::format("  {:<3}{:<34}{}", "", "forward", "backward"));
+  TextTable table({"", text_column("forward"), text_column("backward"), ""});
   for (size_t i = 0; i < a.plan.segments.size(); ++i) {
     const strand::Segment& segment = a.plan.segments[i];
-    print_line(out, fmt::format("  {:<3}{:<34}{:<38}{:>12}", i + 1,
-                                names_of(a.pair.forward(), segment.operators.forward),
-                                names_of(a.pair.backward(), segment.operators.backward),
-                                microseconds(segment.seconds)));
+    table.row({fmt::format("{}", i + 1), names_of(a.pair.forward(), segment.operators.forward),
+               names_of(a.pair.backward(), segment.operators.backward),
+               microseconds(segment.seconds)});
   }
+  out << table.text();
 }
 
 void print_gain(std::ostream& out, const StrandAnswer& a) {
@@ -134,10 +132,9 @@ void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) 
   out << "predicted, the forward pass of one microbatch beside the backward pass of another:\n\n";
   print_times(out, a);
   print_gain(out, a);
-  for (const auto& row : exposure_rows(a.exposure)) {
-    print_line(out, fmt::format("  {:<36}{:>14}{:>9}  {}", row[0], row[1], row[2], row[3]));
-  }
-  out << "\n";
+  TextTable table({text_column(), "", "", text_column()});
+  for (const auto& row : exposure_rows(a.exposure)) table.row({row.begin(), row.end()});
+  out << table.text() << "\n";
   print_plan(out, a);
   if (a.sm_share) {
     out << fmt::format("\n  communication takes {:.3g} % of the multiprocessors\n",

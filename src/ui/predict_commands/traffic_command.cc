@@ -4,6 +4,7 @@
 #include <cctype>
 #include <numeric>
 
+#include "base/text_table.h"
 #include "predict/workload/traffic.h"
 #include "ui/command/answer.h"
 #include "ui/command/output_files.h"
@@ -193,15 +194,10 @@ void print_text(std::ostream& out, const plan::Job& job, const Traffic& traffic,
                 const TrafficSummary& s) {
   out << fmt::format("{}: {}\n", job.name, headline(job, traffic));
   out << fmt::format("predicted traffic of one iteration: {}\n\n", brief(s.bytes()));
-  out << fmt::format("  {:<10}{:>10}{:>10}{:>11}{:>16}{:>11}  {}\n", "", "bytes", "GPU max",
-                     "of bytes", "pairs", "of pairs", "where");
-  for (const auto& row : kind_rows(s)) {
-    std::string line = fmt::format("  {:<10}{:>10}{:>10}{:>11}{:>16}{:>11}  {}", row[0], row[1],
-                                   row[2], row[3], row[4], row[5], row[6]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    out << line << "\n";
-  }
-  out << "\n  " << forwarding_text(s) << "\n";
+  TextTable table(
+      {text_column(), "bytes", "GPU max", "of bytes", "pairs", "of pairs", text_column("where")});
+  for (const auto& row : kind_rows(s)) table.row({row.begin(), row.end()});
+  out << table.text() << "\n  " << forwarding_text(s) << "\n";
   for (const std::string& note : traffic.notes()) out << "  note: " << note << "\n";
   print_maps(out, traffic);
 }
