@@ -2,9 +2,7 @@
 // kills, cut, reset and slow paths, suspended hosts. Every answer is the one that an undisturbed run gives,
 // however often it had to be asked for.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <iostream>
 #include <map>
@@ -15,6 +13,7 @@
 #include "perform/handover/decode_front.h"
 #include "perform/handover/decode_worker.h"
 #include "support/ocean_sockets.h"
+#include "support/own_process.h"
 #include "support/seeds.h"
 #include "support/toy_shard.h"
 
@@ -280,34 +279,10 @@ class HandOverStorm {
   std::map<int, Process*> processes_;
 };
 
-// In a process of its own, which its parked threads end with: what went wrong.
+// What went wrong, or nothing.
 std::string sail(uint64_t seed, Bug bug = Bug::kNone, bool is_loud = false) {
-  int ends[2];
-  CHECK(pipe(ends) == 0, "no pipe");
-  const pid_t child = fork();
-  CHECK(child >= 0, "no process");
-  if (child == 0) {
-    const rlimit patience{60, 60};  // seconds of computing, however busy the machine is
-    setrlimit(RLIMIT_CPU, &patience);
-    const std::string wrong = (new HandOverStorm(seed, bug, is_loud))->sail();
-    _exit(write(ends[1], wrong.data(), wrong.size()) == std::ssize(wrong) ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string wrong;
-  char part[4096];
-  for (ssize_t n = 0; (n = ::read(ends[0], part, sizeof part)) > 0;)
-    wrong.append(part, static_cast<size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  CHECK(waitpid(child, &status, 0) == child, "no process to wait for");
-  return status == 0 ? wrong : fmt::format("its process ended with status {}", status);
+  return in_a_process([&] { return (new HandOverStorm(seed, bug, is_loud))->sail(); });
 }
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TOMBOLO_NO_FORKS 1  // ThreadSanitizer knows no threads that a forked process starts
-#endif
-#endif
 
 TEST(HandOverOcean, EveryAnswerIsThatOfAnUndisturbedRun) {
 #ifdef TOMBOLO_NO_FORKS

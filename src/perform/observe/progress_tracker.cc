@@ -83,10 +83,13 @@ void ProgressTracker::check_rank(int32_t rank) const {
 Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
                                                      const stage::IterationReport& report) {
   check_rank(rank);
+  if (report.iteration <= steps_done_) return std::nullopt;  // all ranks had reported it
+  if (report.iteration > steps_)
+    return failed(fmt::format("rank {} reported step {} of {}", rank, report.iteration, steps_));
   const auto [it, is_new] =
       open_.try_emplace(report.iteration, Open{.start = report.start, .end = report.end});
   Open& open = it->second;
-  ++open.reports;
+  if (!open.reported.insert(rank).second) return std::nullopt;
   open.start = std::min(open.start, report.start);
   open.end = std::max(open.end, report.end);
   open.wan_wait += report.wan_wait;
@@ -94,7 +97,7 @@ Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
   open.update_skipped = open.update_skipped || report.update_skipped;
   if (report.loss) open.losses[rank] = *report.loss;
   if (report.weights_digest) open.digests[rank] = *report.weights_digest;
-  if (open.reports < ranks_) return std::nullopt;
+  if (open.reported.size() < ranks_) return std::nullopt;
 
   TRY(compare_replicas(report.iteration, open));
   const Progress progress = complete(report.iteration, open);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,8 @@ class ProgressTracker {
  public:
   ProgressTracker(const plan::Plan& plan, int64_t first_iteration);
 
-  // One rank's report; Progress when it was the last rank's. Fails, naming two ranks, where
-  // replicas of a stage hold different weights.
+  // One rank's report; Progress when it was the last rank's. One that comes twice counts once. Fails,
+  // naming two ranks, where replicas of a stage hold different weights; and beyond the last step.
   Result<std::optional<Progress>> add(int32_t rank, const stage::IterationReport& report);
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
   // Of iterations that some ranks have not reported, and will not: those whose loss is known.
@@ -74,7 +75,7 @@ class ProgressTracker {
 
  private:
   struct Open {
-    size_t reports = 0;
+    std::set<int32_t> reported;
     SimTime start;
     SimTime end;
     SimDuration wan_wait = {};  // of all ranks

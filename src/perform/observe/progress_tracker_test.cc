@@ -43,6 +43,18 @@ TEST(ProgressTracker, AnIterationIsOverWhenTheLastRankIs) {
   EXPECT_DOUBLE_EQ(progress->remaining.value, 9 * 0.1);
 }
 
+TEST(ProgressTracker, AReportThatComesTwiceCountsOnce) {
+  const plan::Plan plan = make_test_plan({.stages = 2, .microbatches = 2, .steps = 10});
+  ProgressTracker book(plan, 1);
+  EXPECT_FALSE(*book.add(1, report(1, 10, 90, 5.0)));
+  EXPECT_FALSE(*book.add(1, report(1, 10, 90, 5.0))) << "rank 0 has not reported";
+  EXPECT_TRUE(*book.add(0, report(1, 0, 100)));
+  EXPECT_FALSE(*book.add(0, report(1, 0, 100))) << "all had, and it opens nothing anew";
+  EXPECT_EQ(book.steps_done(), 1);
+  EXPECT_TRUE(book.without_the_rest().empty());
+  EXPECT_EQ(book.add(1, report(11, 0, 100)).error().message, "rank 1 reported step 11 of 10");
+}
+
 TEST(ProgressTracker, WaitsForOtherDatacentersAreAShareOfAllRanksTime) {
   const plan::Plan plan = make_test_plan({.stages = 2, .microbatches = 2, .steps = 10});
   ProgressTracker book(plan, 1);

@@ -524,6 +524,8 @@ Status Epoch::handle(int32_t rank, const Event& event) {
 }
 
 Status Epoch::handle(int32_t rank, const join::Hello& hello) {
+  if (slots_[rank].state != SlotState::kAwaited)
+    return failed(fmt::format("{} said hello twice", name(rank)));
   slots_[rank].address = hello.address;
   slots_[rank].reach = hello.reach;
   reach(rank, SlotState::kHere);

@@ -3,8 +3,6 @@
 // that are set. When the storm is over every update was made once, whatever happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "perform/state/checkpoint.h"
 #include "perform/state/state_reader.h"
 #include "support/ocean_run.h"
+#include "support/own_process.h"
 #include "support/seeds.h"
 
 namespace tombolo::ocean {
@@ -396,28 +395,6 @@ class Voyage {
   bool is_harmless_ = true;  // nothing but short trouble between workers
 };
 
-// In a process of its own, which its parked threads end with: `voyage` says what went wrong.
-std::string in_a_process(const std::function<std::string()>& voyage) {
-  int pipe_ends[2];
-  CHECK(pipe(pipe_ends) == 0, "no pipe");
-  const pid_t child = fork();
-  CHECK(child >= 0, "no process");
-  if (child == 0) {
-    const rlimit patience{60, 60};  // seconds of computing, however busy the machine is
-    setrlimit(RLIMIT_CPU, &patience);
-    const std::string wrong = voyage();
-    const auto written = write(pipe_ends[1], wrong.data(), wrong.size());
-    _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
-  }
-  close(pipe_ends[1]);
-  std::string wrong;
-  char part[4096];
-  for (ssize_t n = 0; (n = read(pipe_ends[0], part, sizeof part)) > 0;) wrong.append(part, n);
-  close(pipe_ends[0]);
-  const int status = run::await_exit(child);
-  return status == 0 ? wrong : "its process was " + run::describe_exit(status);
-}
-
 std::string sail(const Storm& storm) {
   return in_a_process([&] {
     auto* voyage = new Voyage(storm);  // kept: threads are parked in it
@@ -426,12 +403,6 @@ std::string sail(const Storm& storm) {
     return wrong;
   });
 }
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TOMBOLO_NO_FORKS 1  // ThreadSanitizer knows no threads that a forked process starts
-#endif
-#endif
 
 // TOMBOLO_SEEDS=1001:2000, where it is said.
 void choose_seeds(uint64_t& first, uint64_t& last) {
