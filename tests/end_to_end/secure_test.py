@@ -140,7 +140,7 @@ class SecureRuns(Launched):
     # refused meanwhile is out.
     def test_a_host_that_is_refused_during_a_run_is_out_with_the_next_epoch(self):
         self.write("job.toml", LONG_RUN)
-        more = ["--restarts", 1, "--join-timeout", 5]
+        more = ["--restarts", 1, "--join-timeout", 30]
         first = self.start_ranks([0], 4, "--credentials", "first", *more, TOMBOLO_TOKEN=TOKEN)
         others = self.start_ranks([1, 2, 3], 4, "--credentials", "second", *more, TOMBOLO_TOKEN=TOKEN)
         self.wait(lambda: self.steps_done() > 0, "no step is done")
