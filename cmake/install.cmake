@@ -17,7 +17,7 @@ install(FILES README.md INSTALL.md CHANGELOG.md SECURITY.md CITATION.cff LICENSE
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tombolo)
 
 # Licences of what is compiled into the programs: a script, and libraries that are headers alone.
-foreach(library libjs-d3 libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libexpected-dev libasio-dev)
+foreach(library libjs-d3 libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libexpected-dev libasio-dev libeigen3-dev)
   install(FILES /usr/share/doc/${library}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences RENAME ${library} COMPONENT tombolo OPTIONAL)
 endforeach()
 
