@@ -1,4 +1,4 @@
-// What papers say, beside our figures: Atlas, rail-only and ASTRA-sim 2.0, each with its source.
+// What papers say, beside our figures, each with its source.
 //
 // Curves are not printed as numbers; the text quotes some, and these are the rows. What a text
 // quotes and leaves too much open to be computed is a row with the reason.
@@ -95,6 +95,11 @@ std::vector<Table> dhelix_baselines();
 inline constexpr const char* kDhelix =
     "Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Microbatch "
     "Co-execution (DHelix), revision of 2025-02-21, ";
+
+// StellaTrain, of training over slow links: figures 2, 9, 10, 12 and 14, sections 5.1 and 5.3. Most
+// of what it prints was measured by training; what follows from its table 2, from its laws or from
+// its other figures is computed. docs/laws/tuning.md.
+std::vector<Table> stellatrain();
 
 // A claim where it holds, and a miss with its reason where it does not.
 Row row_or_miss(Row row, const char* reason);

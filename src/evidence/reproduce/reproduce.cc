@@ -243,6 +243,7 @@ std::vector<Table> compute_tables() {
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
   for (Table& table : dhelix()) tables.push_back(std::move(table));
+  for (Table& table : stellatrain()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),
             [](const Table& a, const Table& b) { return a.name < b.name; });
   return tables;

@@ -8,7 +8,9 @@
 // too: it says why, and fails nothing.
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,9 @@
 #include "base/result.h"
 
 namespace tombolo::reproduce {
+
+// `ours` of a figure that cannot be had here at all; its row says why.
+inline constexpr double kNotComputed = std::numeric_limits<double>::quiet_NaN();
 
 struct Row {
   std::string name;  // within its table
@@ -26,6 +31,7 @@ struct Row {
   std::string not_reproduced = {};  // why we claim nothing: a miss, shown with this reason
 
   double relative_error() const;
+  bool computed() const { return !std::isnan(ours); }
   bool ok() const;  // within the band
   bool fails() const { return not_reproduced.empty() && !ok(); }
 };

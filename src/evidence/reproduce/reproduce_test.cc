@@ -52,6 +52,24 @@ TEST(Reproduce, AMissWithAReasonFailsNothingAndIsNotOk) {
   EXPECT_TRUE((Row{"a", 104, 100, "s", 0.03}.fails()));
 }
 
+TEST(Reproduce, AFigureThatIsNotComputedFailsUnlessItSaysWhy) {
+  const Row open{"a", kNotComputed, 100, "s", 0, "the machine is gone"};
+  EXPECT_FALSE(open.computed());
+  EXPECT_FALSE(open.ok());
+  EXPECT_FALSE(open.fails());
+  EXPECT_TRUE((Row{"a", kNotComputed, 100, "s", 0.5}.fails()));
+}
+
+// The rates of figure 14 by hand: 137 / (2 * 300 + 2 * 99) s carry 21.46 MB of 704, and 240 / 798 s
+// at a tenth of that bandwidth 3.76 MB.
+TEST(Reproduce, StellaTrainsRatesFollowFromItsBatches) {
+  const std::vector<Table> tables = *reproduce("stellatrain/figure-14");
+  ASSERT_EQ(tables.size(), 1);
+  EXPECT_NEAR(tables[0].rows[0].ours, 96.9518, 1e-4);
+  EXPECT_NEAR(tables[0].rows[1].ours, 99.4660, 1e-4);
+  EXPECT_TRUE(tables[0].rows[0].ok() && tables[0].rows[1].ok());
+}
+
 TEST(Reproduce, ByTableByPaperOrAll) {
   EXPECT_EQ(reproduce("rail-only/table-4")->size(), 1);
   EXPECT_GE(reproduce("rail-only")->size(), 2);

@@ -15,6 +15,7 @@ using reproduce::Row;
 using reproduce::Table;
 
 std::string number(double value) {
+  if (std::isnan(value)) return "none";
   const bool whole = value == std::floor(value);
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
 }
@@ -24,6 +25,7 @@ std::pair<std::string, std::string> gap_and_band(const Row& row) {
   const bool points = row.unit == "%" || row.unit == "points";
   const double scale = points ? row.published : 100;
   const char* unit = points ? "pt" : "%";
+  if (!row.computed()) return {"none", "none"};
   const std::string gap = fmt::format("{:+.2f} {:<2}", scale * row.relative_error(), unit);
   if (!row.not_reproduced.empty()) return {gap, "none"};
   return {gap, fmt::format("{:.2f} {:<2}", scale * row.band, unit)};
