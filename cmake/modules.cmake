@@ -9,7 +9,7 @@ set(TOMBOLO_VECTORS compress update)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS run)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
-set(TOMBOLO_FUZZED prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress kernels exchange state stage
+set(TOMBOLO_FUZZED tune prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress kernels exchange state stage
     join run data text weights generate handover serve wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.

@@ -41,6 +41,10 @@ void for_batches(const ProbeBounds& bounds, F&& f) {
 
 }  // namespace
 
+Result<ProbeRecord> parse_probes(std::string_view json, const std::string& file) {
+  return read_fields<ProbeRecord>(TRY(parse_json(json, file)), file);
+}
+
 Result<ConvergenceProfile> ConvergenceProfile::of(ProbeRecord record) {
   TRY(check(record));
   std::vector<Point> points;
@@ -55,8 +59,7 @@ Result<ConvergenceProfile> ConvergenceProfile::of(ProbeRecord record) {
 
 Result<ConvergenceProfile> ConvergenceProfile::parse(std::string_view json,
                                                      const std::string& file) {
-  const Value value = TRY(parse_json(json, file));
-  return during(of(TRY(read_fields<ProbeRecord>(value, file))), "fitting " + file);
+  return during(of(TRY(parse_probes(json, file))), "fitting " + file);
 }
 
 std::string ConvergenceProfile::text() const { return to_json(write_fields(record_)) + "\n"; }
@@ -96,7 +99,10 @@ int64_t next_probe(const ConvergenceProfile& profile, double rate) {
 Result<ConvergenceProfile> fit_profile(const ProbeTraining& train, const ProbeBounds& bounds,
                                        int probes, Random random) {
   ProbeRecord record{.bounds = TRY(read_fields<ProbeBounds>(write_fields(bounds), "bounds"))};
-  if (probes < 1) return unusable(fmt::format("{} probes", probes), "at least 1; StellaTrain: 30");
+  if (probes < 1 || probes > static_cast<int>(kProbesMax)) {
+    return unusable(fmt::format("{} probes", probes),
+                    fmt::format("1 to {}; StellaTrain: 30", kProbesMax));
+  }
   const auto loss_of = [&](double rate, int64_t batch, int staleness) -> Result<double> {
     const std::string what =
         fmt::format("probing rate {}, batch {}, staleness {}", rate, batch, staleness);

@@ -26,6 +26,10 @@
 
 namespace tombolo::tune {
 
+inline constexpr size_t kProbesMax = 500;  // a fit takes minutes then
+inline constexpr int64_t kBatchMax = 1'000'000'000'000;
+inline constexpr double kLossIncreaseMax = 1e6;
+
 struct ConvergenceProbe {
   double rate = 0;    // of gradients that are not sent: 0.99 sends one of a hundred
   int64_t batch = 1;  // of all devices together
@@ -52,6 +56,8 @@ void describe(Archive& a, ConvergenceProbe& probe) {
   a.check(probe.batch >= 1, "batch", "must be at least 1");
   a.required("loss_increase", probe.loss_increase,
              "loss over that without compression and staleness, less 1");
+  a.check(probe.loss_increase > -1 && probe.loss_increase <= kLossIncreaseMax, "loss_increase",
+          "must be above -1 and at most 1e6");
 }
 
 template <class Archive>
@@ -59,7 +65,8 @@ void describe(Archive& a, ProbeBounds& bounds) {
   a.required("batch_min", bounds.batch_min, "smallest batch of all devices");
   a.check(bounds.batch_min >= 1, "batch_min", "must be at least 1");
   a.required("batch_max", bounds.batch_max, "largest batch of all devices");
-  a.check(bounds.batch_max >= bounds.batch_min, "batch_max", "must be at least batch_min");
+  a.check(bounds.batch_max >= bounds.batch_min && bounds.batch_max <= kBatchMax, "batch_max",
+          "must be at least batch_min, and at most 1e12");
   a.optional("rate_max", bounds.rate_max, "largest share that is not sent");
   a.check(bounds.rate_max >= 0 && bounds.rate_max < 1, "rate_max",
           "must be at least 0 and below 1");
@@ -70,8 +77,12 @@ void describe(Archive& a, ProbeRecord& record) {
   a.required("bounds", record.bounds, "what was probed");
   a.optional("kernel", record.kernel, "how alike neighbours are");
   a.required("probes", record.probes, "one training each");
-  a.check(!record.probes.empty(), "probes", "must have at least one");
+  a.check(!record.probes.empty() && record.probes.size() <= kProbesMax, "probes",
+          "must have at least one and at most 500");
 }
+
+// A profile's file without what follows from it.
+Result<ProbeRecord> parse_probes(std::string_view json, const std::string& file);
 
 class ConvergenceProfile {
  public:

@@ -111,6 +111,21 @@ TEST(ConvergenceProfile, RefusesAFileByItsKeys) {
   EXPECT_THAT(why("{\"bounds\": {\"batch_min\": 4, \"batch_max\": 8}, \"probes\": [{\"rate\": 1, "
                   "\"batch\": 4, \"loss_increase\": 0}]}"),
               HasSubstr("probes[0].rate"));
+  EXPECT_THAT(why("{\"bounds\": {\"batch_min\": 4, \"batch_max\": 8}, \"probes\": [{\"rate\": 0, "
+                  "\"batch\": 4, \"loss_increase\": -1}]}"),
+              HasSubstr("probes[0].loss_increase"));
+  EXPECT_THAT(why("{\"bounds\": {\"batch_min\": 4, \"batch_max\": 9000000000000}, \"probes\": []}"),
+              HasSubstr("at most 1e12"));
+  std::string many;
+  for (int i = 0; i < 501; ++i) {
+    many +=
+        fmt::format("{}{{\"rate\": 0, \"batch\": {}, \"loss_increase\": 0}}", i ? "," : "", i + 1);
+  }
+  EXPECT_THAT(
+      why(fmt::format("{{\"bounds\": {{\"batch_min\": 4, \"batch_max\": 8}}, \"probes\": [{}]}}",
+                      many)
+              .c_str()),
+      HasSubstr("at most 500"));
   EXPECT_THAT(why("[]"), HasSubstr("p.json"));
 }
 
@@ -118,6 +133,7 @@ TEST(FitProfile, RefusesWhatItCannotProbe) {
   EXPECT_THAT(fit_profile(train, {.batch_min = 0, .batch_max = 4}, 5, Random(1)).error().text(),
               HasSubstr("batch_min"));
   EXPECT_THAT(fit_profile(train, kBounds, 0, Random(1)).error().text(), HasSubstr("0 probes"));
+  EXPECT_THAT(fit_profile(train, kBounds, 501, Random(1)).error().text(), HasSubstr("1 to 500"));
   const auto diverged = [](double, int64_t, int) -> Result<double> { return kInfinity; };
   EXPECT_THAT(fit_profile(diverged, kBounds, 5, Random(1)).error().text(),
               HasSubstr("the loss is inf"));
