@@ -193,7 +193,11 @@ class BatchSearch {
     for (const Scored& other : found_) {
       if (other.batches == batches) return;
     }
-    const double value = value_at(floor, batches);
+    constexpr int kCells = 8;
+    double value = kInfinity;
+    for (int i = 0; i <= kCells; ++i) {
+      value = std::min(value, value_at(floor + (problem_.rate_max - floor) * i / kCells, batches));
+    }
     found_.push_back({std::move(batches), value, floor});
   }
 
@@ -224,7 +228,16 @@ class BatchSearch {
     for (bool better = true; better;) {
       better = false;
       Scored next = best;
+      // A move that is worse at the rates that lie near is not worth a search for its own.
+      const auto hopeless = [&](const std::vector<double>& moved) {
+        const double floor = rate_floor(problem_, moved);
+        if (floor > problem_.rate_max) return true;
+        const double near =
+            std::min(value_at(floor, moved), value_at(std::max(floor, best.rate), moved));
+        return near > best.value * 1.0005;
+      };
       const auto look = [&](std::vector<double> moved) {
+        if (hopeless(moved)) return;
         Scored here = score(std::move(moved));
         if (here.value < next.value) next = std::move(here);
       };

@@ -67,7 +67,7 @@ double rate_floor(const TuningProblem& problem, std::span<const double> batches)
 // numbers that are not positive. Infeasible: the link is too slow for the largest batches, or g is
 // unknown wherever it is not.
 //
-// Cost: some ten thousand evaluations of g for two devices, some hundred thousand for ten.
+// Cost: ten thousand evaluations of g for two devices, some hundred thousand for ten.
 Result<TunedBatches> search_batches(const TuningProblem& problem, const LossIncrease& increase);
 
 }  // namespace tombolo::tune

@@ -86,21 +86,32 @@ double least_by_trying(const TuningProblem& problem, const Shape& shape) {
   }
 }
 
+// Devices that saturate within their memory or do not, and a link that decides or does not.
+TuningProblem drawn_problem(Random& random, uint64_t devices, int64_t batch_max) {
+  TuningProblem problem{.elements = 1e6,
+                        .bytes_per_element = 2.08_B,
+                        .variation_weight = Seconds{0.01 * random.uniform() * random.uniform()}};
+  for (uint64_t i = 0; i < devices; ++i) {
+    problem.devices.push_back(
+        {{1 + 0.8 * real(batch_max) * random.uniform(), 20 + 500 * random.uniform()},
+         batch_max / 4 + static_cast<int64_t>(random.below(static_cast<uint64_t>(batch_max)))});
+  }
+  problem.bandwidth = BytesPerSecond{2.08e6 / 0.1 * std::exp(3 - 8 * random.uniform())};
+  return problem;
+}
+
+Shape drawn_shape(Random& random, int64_t batch_max) {
+  return {4 + 2 * real(batch_max) * random.uniform(), 1 + 3 * random.uniform(),
+          2 * random.uniform(), random.uniform()};
+}
+
 TEST(BatchSearch, NoBatchesOfASmallProblemAreBetter) {
   Random random = Random(11).stream("batch-search");
   int limited = 0;
   for (int round = 0; round < 120; ++round) {
-    TuningProblem problem{.elements = 1e6,
-                          .bytes_per_element = 2.08_B,
-                          .variation_weight = Seconds{0.01 * random.uniform() * random.uniform()}};
-    const uint64_t devices = 1 + random.below(3);
-    for (uint64_t i = 0; i < devices; ++i) {
-      problem.devices.push_back({{1 + 12 * random.uniform(), 20 + 200 * random.uniform()},
-                                 3 + static_cast<int64_t>(random.below(12))});
-    }
-    problem.bandwidth = BytesPerSecond{2.08e6 / 0.1 * std::exp(3 - 8 * random.uniform())};
-    const Shape shape{4 + 28 * random.uniform(), 1 + 3 * random.uniform(), 2 * random.uniform(),
-                      random.uniform()};
+    constexpr int64_t kBatchMax = 12;
+    const TuningProblem problem = drawn_problem(random, 1 + random.below(3), kBatchMax);
+    const Shape shape = drawn_shape(random, kBatchMax);
     const double least = least_by_trying(problem, shape);
     const auto found = search_batches(problem, shape);
     if (least == kInfinity) {
@@ -120,6 +131,27 @@ TEST(BatchSearch, NoBatchesOfASmallProblemAreBetter) {
   // The condition decided some of them, and not all.
   EXPECT_GT(limited, 20);
   EXPECT_LT(limited, 100);
+}
+
+// Up to 249 on each of two devices: 62,001 pairs. With these seeds a search that looked at the floor
+// of rates alone missed by more.
+TEST(BatchSearch, NoBatchesOfALargerProblemAreAThousandthBetter) {
+  for (const uint64_t seed : {25, 30, 31}) {
+    Random random = Random(seed).stream("batch-search");
+    for (int round = 0; round < 60; ++round) {
+      constexpr int64_t kBatchMax = 200;
+      const TuningProblem problem = drawn_problem(random, 2, kBatchMax);
+      const Shape shape = drawn_shape(random, kBatchMax);
+      const double least = least_by_trying(problem, shape);
+      const auto found = search_batches(problem, shape);
+      if (least == kInfinity) {
+        EXPECT_EQ(found.error().code, ErrorCode::kInfeasible) << seed << ", round " << round;
+        continue;
+      }
+      ASSERT_TRUE(found) << found.error().text();
+      EXPECT_LE(found->objective.value, least * 1.001) << seed << ", round " << round;
+    }
+  }
 }
 
 // Two nodes of two RTX 4090 and two RTX 2080 Ti. Of a loss that rises with the rate and with batches
