@@ -2,6 +2,7 @@
 // datacenters.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -52,6 +53,12 @@ constexpr auto enum_names(Freshness) {
 }
 
 inline constexpr int64_t kLocalStepsMax = 100'000;
+
+// Densities are chosen to two digits, for people read them.
+inline double two_digits_down(double density) {
+  const double unit = std::pow(10, std::floor(std::log10(density)) - 1);
+  return std::floor(density / unit * (1 + 1e-9)) * unit;
+}
 
 // Where all replicas of a stage share a datacenter, nothing of it plays a part.
 struct Exchange {
