@@ -140,13 +140,14 @@ void Assembler::put(const Frame& frame, Open& open) {
   }
 }
 
-Result<std::vector<Message>> Assembler::add(const Frame& frame) {
+Result<std::vector<Message>> Assembler::add(const Frame& frame, SimTime now) {
   const FrameHeader& header = frame.header;
   if (!TRY(check(header))) return std::vector<Message>();
   auto at = open_.find(header.message);
   if (at == open_.end()) {
     at = open_.try_emplace(header.message).first;
     TRY(begin(header, at->second));
+    at->second.message.begun = now;
     came_ += kMessageCost;
   }
   if (!TRY(check_place(frame, at->second))) return std::vector<Message>();

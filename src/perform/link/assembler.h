@@ -50,10 +50,10 @@ class Assembler {
   explicit Assembler(Options options) : options_(options) {}
   void allow_repeats() { options_.repeats = true; }
 
-  // Takes a data frame; the messages that are complete with it, usually none or one. Fails on bytes
+  // Takes a data frame that came at `now`; the messages that are complete with it, usually none or one. Fails on bytes
   // that came before, a change of tag or total within a message, a stranger's rank, another epoch,
   // beyond the limits, and where there is no memory.
-  Result<std::vector<Message>> add(const Frame& frame);
+  Result<std::vector<Message>> add(const Frame& frame, SimTime now = {});
 
   uint64_t complete() const { return released_.without_gap(); }  // all up to this number came out
   uint64_t open_bytes() const { return open_bytes_; }

@@ -161,7 +161,7 @@ Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
 }
 
 Status Link::on_data(uint32_t connection, const Frame& frame, SimTime now) {
-  for (Message& message : TRY(assembler_.add(frame))) inbox_.add(std::move(message), now);
+  for (Message& message : TRY(assembler_.add(frame, now))) inbox_.add(std::move(message), now);
   TRY(check_credit());
   if (Ledger* const ledger = this->ledger(connection)) {
     ledger->take(frame.payload.size(), now);

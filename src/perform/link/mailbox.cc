@@ -158,7 +158,8 @@ Received Inbox::take(const Tag& tag, SimDuration delay) {
   if (at->second.empty()) items_.erase(at);
   queued_bytes_ -= message.payload.size();
   taken_ += message.payload.size() + kMessageCost;
-  return {std::move(message.payload), message.start, *delivered};
+  return {std::move(message.payload), message.start, *delivered,
+          std::min(message.begun + delay, *delivered)};
 }
 
 }  // namespace tombolo::link

@@ -107,6 +107,7 @@ struct Received {
   Payload payload;
   SimTime sent_start;  // the first byte left the sender, on the clock that ranks of a host share
   SimTime delivered;   // the last byte was there, delay included: a link interval's end
+  SimTime begun;       // the first byte was there, delay included
 };
 
 class Inbox {

@@ -34,6 +34,7 @@ struct Message {
   Payload payload;
   SimTime start;     // its first byte left the sender
   SimTime departed;  // its last byte did
+  SimTime begun;     // its first byte was there, on the receiver's clock
 };
 
 }  // namespace tombolo::link
