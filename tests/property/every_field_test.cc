@@ -156,6 +156,7 @@ std::vector<Case> cases() {
       exchange("overlap", "false"),
       exchange("select", "\"chunks\"", sparse),
       exchange("density", "0.02", sparse),
+      exchange("density_range", "[0.01, 0.03]", sparse),
       exchange("values", "\"int8\"", sparse),
       exchange("staleness", "0", sparse),
       exchange("freshness", "\"fixed\"", sparse),

@@ -76,7 +76,8 @@ class OceanLinks {
       auto node = queue.extract(key);
       const SimTime there = ocean_.now() + delay;
       auto whole = std::make_shared<link::Received>(
-          link::Received{std::move(node.mapped().payload), node.mapped().start, there});
+          link::Received{std::move(node.mapped().payload), node.mapped().start, there,
+                         std::min(node.mapped().start + delay, there)});
       ocean_.at(there, [this, from, to, tag = node.mapped().tag, whole] {
         deliver(from, to, tag, std::move(*whole));
       });

@@ -114,6 +114,11 @@ BlockCompressor::BlockCompressor(const CompressOptions& options)
   CHECK(options.exact_every >= 1, "exact every {} steps", options.exact_every);
 }
 
+void BlockCompressor::set_density(double density) {
+  CHECK(density > 0 && density <= 1, "a density of {}", density);
+  options_.density = density;
+}
+
 template <class Scan, class Sink>
 void BlockCompressor::by_threshold(std::span<const float> numbers, int64_t target, int64_t step,
                                    const Scan& scan_blocks, Sink& sink) {

@@ -55,6 +55,8 @@ class BlockCompressor {
  public:
   // density in (0, 1], decay in [0, 1], exact_every >= 1, replicas >= 1.
   explicit BlockCompressor(const CompressOptions& options);
+  // Of the selections to come; in (0, 1].
+  void set_density(double density);
 
   // Both of one length. `sent` keeps its memory from call to call.
   Selected compress(std::span<const float> gradient, std::span<float> residual,

@@ -65,6 +65,15 @@ ExchangeThread::~ExchangeThread() {
   thread_.reset();
 }
 
+void ExchangeThread::begin_iteration(int64_t iteration) {
+  iteration_ = iteration;
+  const auto ordered = options_.density ? options_.density->at(iteration) : std::nullopt;
+  const std::lock_guard lock(mutex_);
+  // With staleness 1 updates of the iteration before may not have begun.
+  densities_.erase(densities_.begin(), densities_.lower_bound(iteration - 2));
+  densities_[iteration] = ordered.value_or(exchange_.density_in_use());
+}
+
 void ExchangeThread::complete(int32_t stage, int32_t group) {
   const Key key{iteration_, stage, group};
   note_border(group, threads_.now());
@@ -153,6 +162,18 @@ Status ExchangeThread::await_taken(int32_t stage) {
 GroupVersions::Freshness ExchangeThread::take_freshness() {
   const std::lock_guard lock(mutex_);
   return versions_.take_freshness();
+}
+
+Arrivals::Sum ExchangeThread::take_arrivals() {
+  const std::lock_guard lock(mutex_);
+  return arrivals_.take();
+}
+
+double ExchangeThread::density_of(int64_t iteration) {
+  const std::lock_guard lock(mutex_);
+  const auto found = densities_.find(iteration);
+  CHECK(found != densities_.end(), "iteration {} has not begun", iteration);
+  return found->second;
 }
 
 std::vector<trace::Interval> ExchangeThread::take_intervals() {

@@ -42,6 +42,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "perform/exchange/arrivals.h"
+#include "perform/exchange/density_schedule.h"
 #include "perform/exchange/group_sum.h"
 #include "perform/exchange/group_versions.h"
 #include "perform/exchange/outer_step_scheduler.h"
@@ -61,7 +63,8 @@ struct ExchangeOptions {
   bool overlap = true;    // a complete group leaves at once; else when its stage is released
   bool updates = true;    // a summed group is updated at once
   bool one_clock = true;  // of all ranks: a message's departure is known
-  kernels::Activity* activity = nullptr;  // hears of who waits; null: nobody asks
+  kernels::Activity* activity = nullptr;     // hears of who waits; null: nobody asks
+  const DensitySchedule* density = nullptr;  // of sparse updates; null, or silent: the Plan's
 };
 
 struct ExchangeHooks {
@@ -85,7 +88,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
   ~ExchangeThread() override;  // leaves what is under way
 
   // --- the performing thread
-  void begin_iteration(int64_t iteration) { iteration_ = iteration; }
+  void begin_iteration(int64_t iteration);
   void complete(int32_t stage, int32_t group) override;
   Status await_ready(int32_t stage, int32_t group) override;
   // Without overlap: what is complete of this stage leaves now.
@@ -97,6 +100,10 @@ class ExchangeThread final : public kernels::GroupWatcher {
   Status await_taken(int32_t stage);
   // Of the groups that passes began to use since the last call, how many were up to date.
   GroupVersions::Freshness take_freshness();
+  // What came from other datacenters since the last call.
+  Arrivals::Sum take_arrivals();
+  // Of sparse updates of this iteration: as it was ordered when the iteration began.
+  double density_of(int64_t iteration);
   // When await_... kept this thread waiting since the last call, in order; times of the Trace.
   struct Wait {
     SimTime start, end;
@@ -165,6 +172,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
   Status await(const Settled& settled);
   void draw(trace::Interval interval);
   void draw_message(const UnderWay& group, int32_t from, const link::Received& message);
+  void note_arrival(int32_t from, const link::Received& message);
   int64_t bytes_of_group(int32_t stage, int32_t group) const;
   void note_border(int32_t group, SimTime reached);
   SimTime since_origin(SimTime instant) const { return SimTime{} + (instant - options_.origin); }
@@ -203,8 +211,10 @@ class ExchangeThread final : public kernels::GroupWatcher {
   GroupVersions versions_;
   int64_t outer_under_way_ = 0;  // outer steps
   std::vector<trace::Interval> intervals_;
-  bool ending_ = false;   // nothing more is handed over
-  bool leaving_ = false;  // and nobody wants what is under way
+  Arrivals arrivals_;                    // from other datacenters
+  std::map<int64_t, double> densities_;  // of iterations that may be under way
+  bool ending_ = false;                  // nothing more is handed over
+  bool leaving_ = false;                 // and nobody wants what is under way
   bool over_ = false;
   Status status_;
 

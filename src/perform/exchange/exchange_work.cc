@@ -71,11 +71,12 @@ std::unique_ptr<SparseUpdates> ExchangeThread::sparse_updates(const Key& key,
                                                               std::span<const float> gradient) {
   if (!exchange_.is_sparse()) return nullptr;
   const auto role = schedule::sparse_role(plan_, options_.rank, key.stage, key.group);
+  const plan::Exchange settings = with_density(exchange_, density_of(key.iteration));
   const SparseUpdates::Options options{.datacenters = static_cast<size_t>(role.datacenters),
                                        .own = static_cast<size_t>(role.datacenter),
                                        .iteration = key.iteration,
-                                       .compress = compress_options(exchange_),
-                                       .chunks = chunk_options(exchange_)};
+                                       .compress = compress_options(settings),
+                                       .chunks = chunk_options(settings)};
   const std::span<float> residual =
       role.leads ? parameters_.residual(key.stage, key.group) : std::span<float>{};
   return std::make_unique<SparseUpdates>(options, gradient, residual, *compressor_);
@@ -105,7 +106,9 @@ std::vector<kernels::Messenger::Awaited> ExchangeThread::awaited() const {
 
 Status ExchangeThread::advance(size_t place, const link::Received& message) {
   const auto at = std::next(under_way_.begin(), static_cast<ptrdiff_t>(place));
-  draw_message(at->second, at->second.sum->wanted().peer, message);
+  const int32_t peer = at->second.sum->wanted().peer;
+  draw_message(at->second, peer, message);
+  note_arrival(peer, message);
   TRY(send(TRY(at->second.sum->take(message))));
   note_taken(at->second.key, at->second);
   return at->second.sum->done() ? settle(at->first) : Status{};
@@ -267,6 +270,12 @@ void ExchangeThread::draw_message(const UnderWay& group, int32_t from,
         .end = message.delivered,
         .bytes = static_cast<int64_t>(message.payload.size()),
         .part = group.key.group});
+}
+
+void ExchangeThread::note_arrival(int32_t from, const link::Received& message) {
+  if (plan_.ranks[from].datacenter == plan_.ranks[options_.rank].datacenter) return;
+  const std::lock_guard lock(mutex_);
+  arrivals_.add(std::ssize(message.payload), message.begun, message.delivered);
 }
 
 void ExchangeThread::draw(trace::Interval interval) {

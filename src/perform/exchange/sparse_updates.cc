@@ -32,6 +32,11 @@ std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchan
                                 .decay = exchange.decay_in_use()};
 }
 
+plan::Exchange with_density(plan::Exchange exchange, double density) {
+  exchange.density = density;
+  return exchange;
+}
+
 compress::SelectionState selection_state(const compress::CompressOptions& options,
                                          int64_t iteration) {
   return {.step = iteration - 1, .since_exact = (iteration - 1) % options.exact_every};
@@ -70,6 +75,7 @@ Status SparseUpdates::make() {
   }
   compress::SelectionState state = selection_state(options_.compress, options_.iteration);
   compress::PackedBlocks packed;
+  compressor_.set_density(options_.compress.density);
   const compress::Selected done = compressor_.compress(gradient_, residual_, state, packed);
   if (done.not_finite > 0)
     return diverged(fmt::format("{} blocks of gradients are no finite numbers", done.not_finite));

@@ -27,6 +27,8 @@ namespace tombolo::exchange {
 // As the Plan says of blocks; of chunks, where it selects them.
 compress::CompressOptions compress_options(const plan::Exchange& exchange);
 std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange);
+// The Plan's settings with another density.
+plan::Exchange with_density(plan::Exchange exchange, double density);
 
 // Of a selection in this iteration, or outer step: a function of its number alone, so nothing of it belongs into a
 // checkpoint.
@@ -43,7 +45,7 @@ class SparseUpdates final : public DatacenterUpdates {
     std::optional<compress::ChunkOptions> chunks;  // instead of blocks
   };
   // `gradient` is the datacenter's sum when its update is asked for; `residual` is as long, or empty
-  // where another replica leads. `compressor` is made with the same options. All outlive it, the
+  // where another replica leads. `compressor` is made with the same options; its density becomes theirs. All outlive it, the
   // gradient until is_taken().
   SparseUpdates(const Options& options, std::span<const float> gradient, std::span<float> residual,
                 compress::BlockCompressor& compressor);

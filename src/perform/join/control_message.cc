@@ -161,6 +161,21 @@ void describe(Archive& a, Over& m) {
 
 }  // namespace tombolo::state
 
+namespace tombolo::stage {
+
+template <class Archive>
+void describe(Archive& a, ExchangeReport& report) {
+  a.required("computing_ns", report.computing.ns);
+  a.required("waited_ns", report.waited.ns);
+  a.required("bytes", report.bytes);
+  a.required("in_flight_ns", report.in_flight.ns);
+  const bool counts = report.computing.ns >= 0 && report.waited.ns >= 0 && report.bytes >= 0 &&
+                      report.in_flight.ns >= 0;
+  a.check(counts, "bytes", "must not be negative, nor may a span be");
+}
+
+}  // namespace tombolo::stage
+
 namespace tombolo::observe {
 
 template <class Archive>
@@ -266,6 +281,15 @@ void describe(Archive& a, ProgressReport& m) {
   a.optional("gradient_norm", m.report.gradient_norm);
   a.optional("update_skipped", m.report.update_skipped);
   a.optional("wan_wait_ns", m.report.wan_wait.ns);
+  a.optional("exchange", m.report.exchange);
+}
+
+template <class Archive>
+void describe(Archive& a, DensityOrder& m) {
+  a.required("first_iteration", m.first_iteration);
+  a.required("density", m.density);
+  a.check(m.first_iteration >= 1, "first_iteration", "must be at least 1");
+  a.check(m.density > 0 && m.density <= 1, "density", "must be above 0 and at most 1");
 }
 
 template <class Archive>

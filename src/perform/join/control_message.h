@@ -2,7 +2,8 @@
 //
 //   rank     -> launcher   hello, inventory, unreached*, ready, progress*, evaluation*, shard*,
 //                          committed*, missed*, links*, finished | failure
-//   launcher -> rank       survey, start, meet*, go, recorded*, commit*, drop*, retire*, over | stop
+//   launcher -> rank       survey, start, density*, meet*, go, recorded*, commit*, drop*, retire*,
+//                          over | stop
 //
 //   a spare  -> launcher   waiting;   launcher -> a spare   seat | over | stop
 //
@@ -112,6 +113,13 @@ struct LinksReport {
   kernels::Activity::Report activity = {};
   std::optional<trust::CertificateFacts> certificate = {};
 };
+// From this iteration on your sparse updates have this share of all numbers. A rank that hears of it too
+// late uses it from its next update on: updates say themselves what they hold.
+struct DensityOrder {
+  static constexpr const char* kKind = "density";
+  int64_t first_iteration = 1;
+  double density = 0.01;
+};
 // Everybody stops, and this is why.
 struct Stop {
   static constexpr const char* kKind = "stop";
@@ -132,7 +140,7 @@ using ControlMessage =
                  EvaluationReport, state::ShardReport, state::Commit, state::Committed,
                  state::Retire, state::FileRequest, state::FilePiece, LinksReport, state::Finished,
                  state::Failure, state::Over, Stop, BeatReport, LeaseGrant, Unreached, Meet,
-                 Waiting, VacantRank, state::Missed, state::Drop, Recorded>;
+                 Waiting, VacantRank, state::Missed, state::Drop, Recorded, DensityOrder>;
 
 // What is said about files, as one of them.
 ControlMessage control_message(const state::StateMessage& message);

@@ -99,7 +99,30 @@ TEST(ControlMessages, CarryWhatARankReportsOfItsLinks) {
   EXPECT_EQ(came[0].queue.size(), sent[0].queue.size());
 }
 
+TEST(ControlMessages, CarryWhatAnExchangeTookAndTheDensityThatFollows) {
+  const ProgressReport sent{{.iteration = 3,
+                             .exchange = stage::ExchangeReport{.computing = SimDuration{170},
+                                                               .waited = SimDuration{5},
+                                                               .bytes = 99,
+                                                               .in_flight = SimDuration{120}}}};
+  const auto report = decode(encode(sent));
+  ASSERT_TRUE(report) << report.error().text();
+  const auto& came = *std::get<ProgressReport>(*report).report.exchange;
+  EXPECT_EQ(came.computing, SimDuration{170});
+  EXPECT_EQ(came.waited, SimDuration{5});
+  EXPECT_EQ(came.bytes, 99);
+  EXPECT_EQ(came.in_flight, SimDuration{120});
+  const auto none = decode(encode(ProgressReport{{.iteration = 3}}));
+  EXPECT_FALSE(std::get<ProgressReport>(*none).report.exchange);
+  const auto order = decode(encode(DensityOrder{7, 0.015}));
+  ASSERT_TRUE(order) << order.error().text();
+  EXPECT_EQ(std::get<DensityOrder>(*order).first_iteration, 7);
+  EXPECT_EQ(std::get<DensityOrder>(*order).density, 0.015);
+}
+
 TEST(ControlMessages, GarbageIsRefused) {
+  EXPECT_FALSE(decode(bytes_of(R"({"density": {"first_iteration": 0, "density": 0.1}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"density": {"first_iteration": 1, "density": 1.5}})")));
   EXPECT_FALSE(decode(bytes_of("")));
   EXPECT_FALSE(decode(bytes_of("[1]")));
   EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "address": 70000}})")));

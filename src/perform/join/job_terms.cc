@@ -26,7 +26,10 @@ Value terms_of(const plan::Plan& plan) {
   Value::Table out{{"run", Value(std::move(run))}};
   for (const char* key : {"model", "training", "optimizer", "exchange"}) {
     const Value* section = all.find(key);
-    if (section && section->get<Value::Table>()) out.emplace_back(key, without(*section, "name"));
+    if (!section || !section->get<Value::Table>()) continue;
+    // Of a density that may change the first one follows from how fast devices are.
+    const char* open = section->find("density_range") ? "density" : "name";
+    out.emplace_back(key, without(*section, open));
   }
   // How fast devices are may be known on one host alone.
   out.emplace_back("parallelism", without(*all.find("parallelism"), "microbatches_per_replica"));

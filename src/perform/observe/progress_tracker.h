@@ -42,6 +42,15 @@ struct Progress {
   double wan_wait_share = 0;
 };
 
+// Another share of gradients that is sent, and why (steer/tune/rate_controller.h).
+struct DensityChange {
+  int64_t first_iteration = 1;
+  double before = 0;
+  double density = 0;
+  BytesPerSecond rate;  // of the line, as it was estimated; 0: not known
+  std::string reason;
+};
+
 // What `tombolo train` answers with.
 struct RunSummary {
   int64_t steps = 0;                 // done, those before a resume included
@@ -55,6 +64,7 @@ struct RunSummary {
   std::string checkpoint;  // folder of the newest; empty: none was taken
   int restarts = 0;        // after workers that were lost
   stage::MachineLoad machine;
+  std::vector<DensityChange> density_changes = {};  // of this launcher
 };
 
 class ProgressTracker {

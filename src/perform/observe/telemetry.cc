@@ -193,6 +193,10 @@ Telemetry::Telemetry(const plan::Plan& plan, const Clock& clock)
       schedule_(to_name(plan.parallelism.schedule)) {
   for (const layout::Placement& placement : plan.ranks)
     ranks_.push_back({.datacenter = placement.datacenter});
+  if (plan.exchange && plan.exchange->density_changes() && plan.replicas_lie_apart()) {
+    const double first = plan.exchange->density_in_use();
+    density_ = {.before = first, .density = first, .reason = "the Plan's"};
+  }
 }
 
 // Spares, which have no seat in the Plan, are not shown.
@@ -237,6 +241,12 @@ void Telemetry::add(RunPhase phase) {
   phase_ = phase;
 }
 
+void Telemetry::add(const DensityChange& change) {
+  std::lock_guard lock(mutex_);
+  density_ = change;
+  ++density_changes_;
+}
+
 std::optional<double> Telemetry::silence_s(const Rank& rank) const {
   if (!rank.heard) return std::nullopt;
   return seconds(clock_.now() - *rank.heard).value;
@@ -272,6 +282,18 @@ std::string Telemetry::prometheus() const {
     if (progress_->evaluation_loss) {
       out.gauge("evaluation_loss_nats_per_token", "Loss on held-out text, the newest.",
                 *progress_->evaluation_loss);
+    }
+  }
+  if (density_) {
+    out.gauge("exchange_density", "Share of all numbers that each datacenter sends.",
+              density_->density);
+    Families::add(out.open("exchange_density_changes_total", "How often it was changed.",
+                           prometheus::MetricType::Counter),
+                  static_cast<double>(density_changes_));
+    if (density_->rate.value > 0) {
+      out.gauge("exchange_line_bytes_per_second",
+                "What the line to other datacenters carried, when the density was changed.",
+                density_->rate.value);
     }
   }
   auto& silence = out.open("rank_silence_seconds", "Time since the rank was last heard.");
@@ -344,6 +366,13 @@ Value Telemetry::status() const {
   add("tokens_per_s", progress_ ? progress_->tokens_per_s : std::nullopt);
   add("wan_wait_share", progress_ ? std::optional(progress_->wan_wait_share) : std::nullopt);
   add("remaining_s", progress_ ? std::optional(progress_->remaining.value) : std::nullopt);
+  if (density_) {
+    out.emplace_back("density", Value(Value::Table{{"now", density_->density},
+                                                   {"before", density_->before},
+                                                   {"first_iteration", density_->first_iteration},
+                                                   {"changes", density_changes_},
+                                                   {"reason", density_->reason}}));
+  }
   out.emplace_back("ranks", Value(std::move(ranks)));
   out.emplace_back("links", Value(std::move(links)));
   return Value(std::move(out));

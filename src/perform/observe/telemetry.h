@@ -33,6 +33,7 @@ class Telemetry {
   void add(int32_t rank, const trust::CertificateFacts& certificate);  // of its host
   void add(const Progress& progress);
   void add(RunPhase phase);
+  void add(const DensityChange& change);
 
   // Prometheus' text format 0.0.4.
   std::string prometheus() const;
@@ -61,6 +62,8 @@ class Telemetry {
   mutable std::mutex mutex_;
   std::vector<Rank> ranks_;
   std::optional<Progress> progress_;
+  std::optional<DensityChange> density_;  // of a run that may change it; the newest
+  int64_t density_changes_ = 0;
   RunPhase phase_ = RunPhase::kGathering;
 };
 

@@ -116,6 +116,32 @@ TEST(Telemetry, TellsTheStatusOfEveryRankAndLink) {
   EXPECT_EQ(*link.find("queue_bytes")->find("gradients"), Value(7));
 }
 
+TEST(Telemetry, TellsTheDensityWhereItMayChange) {
+  plan::Plan plan = make_test_plan({.replicas = 2, .apart = true});
+  ManualClock clock;
+  EXPECT_EQ(Telemetry(plan, clock).status().find("density"), nullptr);
+  plan.exchange = plan::Exchange{.mode = plan::ExchangeMode::kSparse, .density = 0.01};
+  plan.exchange->density_range = {0.002, 0.05};
+  Telemetry telemetry(plan, clock);
+  EXPECT_THAT(telemetry.prometheus(), HasSubstr("tombolo_exchange_density 0.01\n"));
+  EXPECT_THAT(telemetry.prometheus(), HasSubstr("tombolo_exchange_density_changes_total 0\n"));
+  telemetry.add(DensityChange{.first_iteration = 12,
+                              .before = 0.01,
+                              .density = 0.005,
+                              .rate = BytesPerSecond{1e6},
+                              .reason = "the line carries 8 Mbps"});
+  const std::string text = telemetry.prometheus();
+  expect_prometheus(text);
+  EXPECT_THAT(text, HasSubstr("tombolo_exchange_density 0.005\n"));
+  EXPECT_THAT(text, HasSubstr("tombolo_exchange_density_changes_total 1\n"));
+  EXPECT_THAT(text, HasSubstr("tombolo_exchange_line_bytes_per_second 1000000\n"));
+  const Value status = telemetry.status();
+  const Value& density = *status.find("density");
+  EXPECT_EQ(*density.find("now"), Value(0.005));
+  EXPECT_EQ(*density.find("first_iteration"), Value(12));
+  EXPECT_EQ(*density.find("reason"), Value("the line carries 8 Mbps"));
+}
+
 TEST(Telemetry, NamesARankThatHasHung) {
   const plan::Plan plan = make_test_plan({});
   ManualClock clock;

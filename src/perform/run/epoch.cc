@@ -45,12 +45,14 @@ using observe::RunPhase;
 class Epoch {
  public:
   Epoch(const plan::Plan& plan, const LaunchOptions& options, join::Membership& membership,
-        observe::StepRecord& record, Past past, Threads& clock, std::function<Status()> begin)
+        observe::StepRecord& record, DensityControl& density, Past past, Threads& clock,
+        std::function<Status()> begin)
       : plan_(plan),
         options_(options),
         begin_(std::move(begin)),
         membership_(membership),
         record_(record),
+        density_(density),
         past_(std::move(past)),
         goes_on_(!past_.why.empty()),
         clock_(clock),
@@ -118,6 +120,7 @@ class Epoch {
   Status handle(int32_t rank, const Unexpected&) {
     return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
   }
+  Status announce(const observe::DensityChange& change);
   Status end_if_done();
   Status lose(int32_t rank);
   Status tell_all(const join::ControlMessage& message);
@@ -152,6 +155,7 @@ class Epoch {
   const std::function<Status()> begin_;
   join::Membership& membership_;
   observe::StepRecord& record_;
+  DensityControl& density_;
   const Past past_;
   const bool goes_on_;
   Threads& clock_;
@@ -602,7 +606,9 @@ Status Epoch::begin_if_known() {
                      .open_splice = [this] { return workers_->open_splice(); },
                      .note = options_.on_note});
   start.splice_port = TRY(pairs_->first_splice());
-  return tell_all(start);
+  TRY(tell_all(start));
+  const auto ordered = density_.begin(first_iteration_);
+  return ordered ? tell_all(*ordered) : Status{};
 }
 
 std::string Epoch::beginning_note(const state::CheckpointCoordinator::Beginning& beginning) const {
@@ -661,6 +667,7 @@ Status Epoch::handle(int32_t rank, const join::ProgressReport& message) {
     membership_.stepped(progress->step);
   }
   if (options_.telemetry) options_.telemetry->add(rank, message.report);
+  if (const auto change = density_.add(rank, message.report)) TRY(announce(*change));
   if (!progress) return {};
   if (options_.telemetry) options_.telemetry->add(*progress);
   steps_->record(*progress);
@@ -670,6 +677,14 @@ Status Epoch::handle(int32_t rank, const join::ProgressReport& message) {
     static_cast<void>(workers_->tell(static_cast<int32_t>(r), join::Recorded{*recorded}));
   }
   return {};
+}
+
+// Before any rank begins the first of its iterations, as a rule; replicas stay equal in any case
+// (density_schedule.h).
+Status Epoch::announce(const observe::DensityChange& change) {
+  if (options_.telemetry) options_.telemetry->add(change);
+  if (options_.on_note) options_.on_note(to_line(change));
+  return tell_all(join::DensityOrder{change.first_iteration, change.density});
 }
 
 Status Epoch::handle(int32_t rank, const join::EvaluationReport& message) {
@@ -865,6 +880,7 @@ Result<observe::RunSummary> Epoch::conclude() {
   summary.machine = stage::machine_load(plan_, summary.trace, cpu_busy_,
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));
   stage::add_records(summary.machine, summary.trace);
+  summary.density_changes = density_.changes();
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
@@ -882,9 +898,11 @@ Result<observe::RunSummary> Epoch::conclude() {
 }  // namespace
 
 EpochEnd perform_epoch(const plan::Plan& plan, const LaunchOptions& options,
-                       join::Membership& membership, observe::StepRecord& record, Past past,
-                       Threads& clock, std::function<Status()> begin) {
-  return Epoch(plan, options, membership, record, std::move(past), clock, std::move(begin)).run();
+                       join::Membership& membership, observe::StepRecord& record,
+                       DensityControl& density, Past past, Threads& clock,
+                       std::function<Status()> begin) {
+  return Epoch(plan, options, membership, record, density, std::move(past), clock, std::move(begin))
+      .run();
 }
 
 }  // namespace tombolo::run

@@ -13,6 +13,7 @@
 #include "perform/observe/certificate_watch.h"
 #include "perform/observe/progress_tracker.h"
 #include "perform/observe/step_record.h"
+#include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "spec/plan/plan.h"
 
@@ -53,7 +54,8 @@ struct EpochEnd {
 // Blocks until every worker of it has ended, or may no longer work. `begin`: all is checked and the port is
 // ours, before the first process.
 EpochEnd perform_epoch(const plan::Plan& plan, const LaunchOptions& options,
-                       join::Membership& membership, observe::StepRecord& record, Past past,
-                       Threads& threads, std::function<Status()> begin);
+                       join::Membership& membership, observe::StepRecord& record,
+                       DensityControl& density, Past past, Threads& threads,
+                       std::function<Status()> begin);
 
 }  // namespace tombolo::run

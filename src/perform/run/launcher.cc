@@ -61,6 +61,8 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   if (lasting)
     record = TRY(
         observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
+  DensityControl density = TRY(DensityControl::open(
+      plan, lasting ? options.output + "/journal-density.json" : "", membership->goes_on()));
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
     // What could not be written down is left as it was: the next launcher goes on from there.
@@ -70,6 +72,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     std::error_code ec;
     if (lasting) std::filesystem::remove(join::Membership::journal_path(options.output), ec);
     record.remove();
+    density.remove_file();
     return summary;
   };
   bool begun = false;
@@ -78,7 +81,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     return options.on_begin();
   };
   while (true) {
-    EpochEnd epoch = perform_epoch(plan, options, *membership, record, past, clock, begin);
+    EpochEnd epoch = perform_epoch(plan, options, *membership, record, density, past, clock, begin);
     if (auto* summary = std::get_if<observe::RunSummary>(&epoch.outcome)) {
       summary->restarts = restarts;
       summary->first_loss = record.first_loss();

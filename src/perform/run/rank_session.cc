@@ -158,6 +158,7 @@ class RankSession {
   std::unique_ptr<stage::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
   join::UnrecordedReports unrecorded_;
+  exchange::DensitySchedule density_;  // as the launcher orders it
 
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_ = clock_.signal();
@@ -566,7 +567,8 @@ Status RankSession::perform_all(Assignment& assignment) {
        .one_clock = !on_several_hosts(),
        .has_room = room(),
        .windows = options_.filling.windows,
-       .activity = &activity_},
+       .activity = &activity_,
+       .density = &density_},
       kernels, in_cell, clock_, hooks(kernels)));
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -787,6 +789,8 @@ void RankSession::listen() {
       return stop(last->reason);
     }
     if (const auto* meet = std::get_if<join::Meet>(&*order)) neighbours_->take(*meet);
+    if (const auto* ordered = std::get_if<join::DensityOrder>(&*order))
+      density_.order(ordered->first_iteration, ordered->density);
     std::lock_guard lock(mutex_);
     if (const auto* go = std::get_if<join::Go>(&*order)) {
       // Clocks of hosts differ: then it is when the word came, late by the way of the word.

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/random.h"
 #include "perform/kernels/emulated_kernels.h"
 #include "perform/stage/perform.h"
 #include "perform/state/checkpoint.h"
@@ -89,6 +90,7 @@ struct Outcome {
   std::vector<Status> ends;
   std::vector<std::string> told;  // "0 before 1", "0 after 2", "0 report 2", ...
   std::map<std::pair<int32_t, int32_t>, int64_t> bytes;
+  std::map<int32_t, std::vector<ExchangeReport>> exchanged;  // by rank
 };
 
 // `lost`: a rank that is gone after so long.
@@ -100,8 +102,9 @@ struct Begin {
   std::vector<kernels::NamedTensor> state;
   int64_t first = 1;
 };
+using Orders = std::vector<exchange::DensitySchedule>;  // by rank
 Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {},
-                         const Begin& begin = {}) {
+                         const Begin& begin = {}, const Orders* orders = nullptr) {
   const auto schedule = schedule::build(plan);
   CHECK(schedule, "{}", schedule.error().text());
   ocean::Ocean ocean(1);
@@ -125,13 +128,18 @@ Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {},
       out.told.push_back(fmt::format("{} {} {}", rank, what, step));
       return {};
     };
-    const Hooks hooks{
-        .before_update = [&](int64_t step) { return tell("before", step); },
-        .updated = [&](int64_t step) { return tell("updated", step); },
-        .iteration =
-            [&](const IterationReport& report) { return tell("report", report.iteration); }};
+    const Hooks hooks{.before_update = [&](int64_t step) { return tell("before", step); },
+                      .updated = [&](int64_t step) { return tell("updated", step); },
+                      .iteration =
+                          [&](const IterationReport& report) {
+                            if (report.exchange) out.exchanged[rank].push_back(*report.exchange);
+                            return tell("report", report.iteration);
+                          }};
     out.parts[rank] = TRY(perform(plan, schedule->ranks[rank],
-                                  {.rank = rank, .first_iteration = begin.first, .origin = origin},
+                                  {.rank = rank,
+                                   .first_iteration = begin.first,
+                                   .origin = origin,
+                                   .density = orders ? &orders->at(rank) : nullptr},
                                   kernels, messenger, waters, hooks));
     out.digests[rank] = TRY(kernels.weights_digest());
     if (state::writes_shard(plan, rank)) {
@@ -293,6 +301,99 @@ TEST(SparseExchange, NoGradientIsLostAndNoneCountsTwice) {
       for (size_t i = 0; i < sum.size(); ++i)
         worst = std::max(worst, std::abs(sum[i] - some.at(name)[i]));
       EXPECT_LT(worst, 1e-4) << name << " " << how;
+    }
+  }
+}
+
+std::string changing(const std::string& more = "") {
+  return "[exchange]\nmode = \"sparse\"\ndensity = 0.01\ndensity_range = [0.002, 0.1]\n" + more;
+}
+
+// Some ranks hear of a new density later than others, one of them not at all: leaders of one iteration then
+// send updates of unlike sizes, and all replicas still make the same updates of them.
+TEST(SparseExchange, ReplicasKeepTheSameBitsWhileTheDensityChanges) {
+  for (const char* how : {"staleness = 0\n", "staleness = 1\n", "freshness = \"fixed\"\n",
+                          "select = \"chunks\"\n", "values = \"2bit\"\n"}) {
+    const plan::Plan plan = plan_of({.pipelines = 4,
+                                     .stages = 2,
+                                     .microbatches = 3,
+                                     .steps = 8,
+                                     .hidden = kNarrow,
+                                     .more = changing(how)});
+    Orders orders(plan.ranks.size());
+    for (size_t rank = 0; rank + 1 < orders.size(); ++rank) {
+      orders[rank].order(3 + static_cast<int64_t>(rank % 3), 0.05);
+      orders[rank].order(6, 0.003);
+    }
+    const Outcome run = perform_in_ocean(plan, {}, {}, &orders);
+    for (const Status& end : run.ends) ASSERT_TRUE(end) << end.error().text();
+    for (const layout::Placement& place : plan.ranks)
+      EXPECT_EQ(run.digests[place.rank], run.digests[plan.rank_of(place.stage, 0)]) << how;
+    EXPECT_THAT(records(run.parts[0], "density"),
+                ElementsAre(0.01, 0.01, 0.05, 0.05, 0.05, 0.003, 0.003, 0.003));
+    EXPECT_THAT(records(run.parts.back(), "density"), Each(0.01));
+  }
+}
+
+// Orders of any density for any iteration, other ones for each rank.
+TEST(SparseExchange, ReplicasKeepTheSameBitsWhateverIsOrdered) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const plan::Plan plan =
+        plan_of({.pipelines = 4,
+                 .steps = 6,
+                 .hidden = kNarrow,
+                 .more = changing(random.below(2) == 0 ? "staleness = 0\n" : "")});
+    Orders orders(plan.ranks.size());
+    for (auto& each : orders) {
+      for (uint64_t left = random.below(5); left > 0; --left) {
+        const auto first = static_cast<int64_t>(1 + random.below(6));
+        each.order(first, 0.002 + 0.0005 * static_cast<double>(random.below(200)));
+      }
+    }
+    const Outcome run = perform_in_ocean(plan, {}, {}, &orders);
+    for (const Status& end : run.ends) ASSERT_TRUE(end) << end.error().text();
+    for (const layout::Placement& place : plan.ranks)
+      EXPECT_EQ(run.digests[place.rank], run.digests[plan.rank_of(place.stage, 0)]);
+  }
+}
+
+// What is kept back stays there when the density changes, and comes later: parameters and residuals hold all
+// that was made up.
+TEST(SparseExchange, NoGradientIsLostWhileTheDensityChanges) {
+  const plan::Plan plan =
+      plan_of({.pipelines = 4, .steps = 6, .hidden = kNarrow, .more = changing()});
+  Orders orders(plan.ranks.size());
+  for (auto& each : orders) {
+    each.order(2, 0.08);
+    each.order(4, 0.002);
+  }
+  const auto changed = given_in(perform_in_ocean(plan, {}, {}, &orders));
+  const auto all = given_in(perform_in_ocean(plan));
+  ASSERT_FALSE(all.empty());
+  for (const auto& [name, sum] : all) {
+    double worst = 0;
+    for (size_t i = 0; i < sum.size(); ++i)
+      worst = std::max(worst, std::abs(sum[i] - changed.at(name)[i]));
+    EXPECT_LT(worst, 1e-4) << name;
+  }
+}
+
+// 100 Mbps carry 12.5 MB/s: what came, over the time in which it came, is that but for the first segments of
+// messages, which are not waited for here. And 120 ms of passes are what an iteration computes.
+TEST(SparseExchange, ReportsShowTheRateOfTheLine) {
+  const plan::Plan plan =
+      plan_of({.steps = 6, .rate = "100 Mbps", .more = changing("staleness = 0\n")});
+  const Outcome run = perform_in_ocean(plan);
+  ASSERT_EQ(run.exchanged.size(), 2u);
+  for (const auto& [rank, reports] : run.exchanged) {
+    ASSERT_EQ(reports.size(), 6u);
+    for (size_t i = 1; i < reports.size(); ++i) {
+      const ExchangeReport& each = reports[i];
+      EXPECT_NEAR(seconds(each.computing).value, 0.120, 0.002);
+      EXPECT_GT(each.waited.ns, 0);
+      EXPECT_NEAR(static_cast<double>(each.bytes) / seconds(each.in_flight).value, 12.5e6, 0.5e6);
     }
   }
 }

@@ -9,6 +9,15 @@
 
 namespace tombolo::stage {
 
+// What came of sparse updates from other datacenters since the report before, of a run whose density may
+// change. Spans are of this rank's clock.
+struct ExchangeReport {
+  SimDuration computing;  // since then, less what was waited
+  SimDuration waited;     // for the exchange, computing nothing
+  int64_t bytes = 0;      // that came
+  SimDuration in_flight;  // some message was coming: from its first byte to its last
+};
+
 // What a rank did in one iteration. Times since the run's origin.
 struct IterationReport {
   int64_t iteration = 0;
@@ -20,6 +29,7 @@ struct IterationReport {
   std::optional<double> gradient_norm;        // on the last stage, where it is clipped and finite
   bool update_skipped = false;                // because it was no number
   SimDuration wan_wait;  // for messages from other datacenters, and for sums with replicas there
+  std::optional<ExchangeReport> exchange = {};  // where the density may change
 };
 
 // Held-out text after a step, from a rank of the last stage: the mean over its share.

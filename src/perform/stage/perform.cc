@@ -83,6 +83,7 @@ class Performer {
   Status settle() { return exchange_ ? exchange_->await_all() : Status{}; }
   void draw_exchange();
   void record_freshness();
+  std::optional<ExchangeReport> report_exchange();
   std::vector<exchange::ExchangeThread::Wait> take_waits();
   Status iterate(int64_t iteration);
   Status act_all();
@@ -165,6 +166,7 @@ class Performer {
   kernels::Lateness message_lateness_;  // of this iteration
   SimDuration wan_wait_;                // of this iteration
   SimDuration exposed_;                 // of it, for gradients
+  SimTime reported_at_;                 // of the iteration before, on the clock
   std::optional<Clipping> clipping_;    // of this iteration
   int64_t skipped_in_a_row_ = 0;
   trace::Trace trace_;
@@ -195,7 +197,8 @@ Status Performer::start_exchange() {
                                 .overlap = plan_.exchange_overlaps(),
                                 .updates = updates_by_group_,
                                 .one_clock = options_.one_clock,
-                                .activity = options_.activity},
+                                .activity = options_.activity,
+                                .density = options_.density},
       *parameters, messenger_, clock_,
       exchange::ExchangeHooks{.before_update = [this](int64_t step) { return before_update(step); },
                               .updated = [this](int64_t iteration) { return updated(iteration); },
@@ -267,8 +270,10 @@ Status Performer::iterate(int64_t iteration) {
   if (exchange_ && plan_.exchange_overlaps())
     record("exposed_s", iteration_, seconds(exposed_).value);
   record_freshness();
+  const std::optional<ExchangeReport> exchanged = report_exchange();
   draw_exchange();
   IterationReport done = TRY(report(iteration));
+  done.exchange = exchanged;
   if (!updates_by_group_) TRY(updated(iteration));
   return desk_.hand_in(std::move(done));
 }
@@ -283,6 +288,20 @@ void Performer::record_freshness() {
   const exchange::GroupVersions::Freshness here = exchange_->take_freshness();
   if (here.used == 0) return;
   record("fresh_share", iteration_, real(here.fresh) / real(here.used));
+}
+
+// Where the density may change. What was waited before an evaluation belongs to the iteration behind it.
+std::optional<ExchangeReport> Performer::report_exchange() {
+  if (!exchange_ || !plan_.exchange.value_or(plan::Exchange{}).density_changes())
+    return std::nullopt;
+  record("density", iteration_, exchange_->density_of(iteration_));
+  const exchange::Arrivals::Sum came = exchange_->take_arrivals();
+  const SimTime since = std::exchange(reported_at_, clock_.now());
+  const SimDuration span = reported_at_ - (since.ns == 0 ? begun_ : since);
+  return ExchangeReport{.computing = std::max(span - exposed_, SimDuration{}),
+                        .waited = exposed_,
+                        .bytes = came.bytes,
+                        .in_flight = came.in_flight};
 }
 
 // For sums of gradients, since the last call.

@@ -30,6 +30,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "perform/exchange/density_schedule.h"
 #include "perform/kernels/activity.h"
 #include "perform/kernels/kernels.h"
 #include "perform/kernels/messenger.h"
@@ -58,6 +59,7 @@ struct PerformOptions {
   state::Room has_room = {};  // for copies of what an update finds unwritten; left out: always
   prefill::RankWindows* windows = nullptr;  // hears of every computation; null: nobody asks
   kernels::Activity* activity = nullptr;    // the same
+  const exchange::DensitySchedule* density = nullptr;  // of sparse updates; null: the Plan's
 };
 
 // Called one at a time; on the performing thread, where groups of gradients are updated as they are
@@ -83,7 +85,8 @@ struct Hooks {
 // long a shard took to be written, and "checkpoint_held_s", how long the next update was held up
 // by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
 // passes go on "exposed_s", how long an iteration waited for that; with staleness "fresh_share", of how
-// many groups of parameters the iteration used the newest version.
+// many groups of parameters the iteration used the newest version; "density" of an iteration's updates, where
+// it may change.
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::RankActions& order,
                              const PerformOptions& options, kernels::Kernels& kernels,
                              kernels::Messenger& messenger, Threads& clock, const Hooks& hooks);

@@ -157,6 +157,35 @@ void price_reduction(plan::Plan& plan) {
   }
 }
 
+// Of a Plan whose density may change, that of its first iteration: an exchange alone takes nine tenths of what the
+// slowest stage computes and can hide it (steer/tune/rate_controller.h has the same law). The time of an
+// exchange is a constant and a part that grows with the density.
+void choose_first_density(plan::Plan& plan) {
+  if (!plan.exchange || !plan.exchange->density_changes() || plan.exchange->density) return;
+  constexpr double kFill = 0.9;
+  const double lowest = plan.exchange->density_range[0], highest = plan.exchange->density_range[1];
+  Seconds computing;
+  for (const plan::Stage& stage : plan.stages) {
+    const Seconds one = stage.cost.forward + stage.cost.recompute + stage.cost.backward;
+    computing = std::max(computing, one * real(plan.microbatches()));
+  }
+  // With staleness an exchange has a whole iteration; else the last backward pass and the next forward.
+  const double hides = plan.exchange->hides_exchange(plan.microbatches());
+  const auto takes = [&](double density, int32_t stage) {
+    plan.exchange->density = density;
+    return exchange_alone(plan, stage);
+  };
+  double density = highest;
+  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
+    if (!plan.replicas_lie_apart(s)) continue;
+    const Seconds at_lowest = takes(lowest, s), at_highest = takes(highest, s);
+    if (at_highest <= at_lowest) continue;
+    const double room = (computing * hides * kFill - at_lowest) / (at_highest - at_lowest);
+    density = std::min(density, lowest + std::max(room, 0.0) * (highest - lowest));
+  }
+  plan.exchange->density = std::max(lowest, plan::two_digits_down(density));
+}
+
 }  // namespace
 
 Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardware) {
@@ -167,7 +196,10 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
   if (!job.model) return plan;  // its [stage_times] say all there is to say
   const LawsOfPlan laws = TRY(LawsOfPlan::make(job, plan));
   price_memory(laws, plan);
-  if (job.stage_times) return plan;  // which hold on all devices
+  if (job.stage_times) {  // which hold on all devices
+    choose_first_density(plan);
+    return plan;
+  }
   for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
     for (const size_t there : plan::unlike_datacenters(plan, s)) {
       plan.stages[static_cast<size_t>(s)].elsewhere.push_back(
@@ -180,6 +212,7 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
   } else {
     price_by_law(laws, plan);
   }
+  choose_first_density(plan);
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     if (!plan.replicas_lie_apart(s)) continue;
     plan::Stage& stage = plan.stages[static_cast<size_t>(s)];

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "predict/cost/exchange_time.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/law.h"
 #include "predict/cost/roofline.h"
@@ -79,6 +80,30 @@ TEST(PricePlan, ASumAcrossDatacentersTakesWhatTheWanTakes) {
     EXPECT_DOUBLE_EQ(stage.cost.reduce.value, 20e-3 + stage.gradients.value / 125e3);
     EXPECT_EQ(stage.cost.reduce_hidden, 0_s);
   }
+}
+
+// Four microbatches of 30 ms compute for 120 ms, of which an exchange may take 108: 20 ms of latency and what 125
+// KB/s carry in 88 ms.
+TEST(PricePlan, AFirstDensityTakesNineTenthsOfWhatAnIterationComputes) {
+  const std::string text = std::string(test::kApart) +
+                           "[stage_times]\nforward = \"10 ms\"\nbackward = \"20 ms\"\n"
+                           "[exchange]\nmode = \"sparse\"\n";
+  plan::Plan plan = *make_plan(*plan::parse_job(text + "density = \"auto\"\n", "job.toml"));
+  const double density = *plan.exchange->density;
+  EXPECT_GT(density, 0.02);
+  EXPECT_LT(density, 0.05);
+  const auto takes = [&](double of) {
+    plan.exchange->density = of;
+    return std::max(exchange_alone(plan, 0), exchange_alone(plan, 1)).value;
+  };
+  EXPECT_LT(takes(density), 0.109);
+  EXPECT_GT(takes(density * 1.05), 0.108);
+  // What a job says is left as it is, and where nothing fits it is the lowest.
+  const auto said = make_plan(
+      *plan::parse_job(text + "density = 0.03\ndensity_range = [0.01, 0.04]\n", "job.toml"));
+  EXPECT_EQ(said->exchange->density, 0.03);
+  const auto tight = make_plan(*plan::parse_job(text + "density_range = [0.2, 0.4]\n", "job.toml"));
+  EXPECT_EQ(tight->exchange->density, 0.2);
 }
 
 // With ZeRO-1 each replica of the two then sends the other its half of the parameters.

@@ -2,10 +2,13 @@
 // datacenters.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/fields.h"
 
@@ -69,9 +72,13 @@ struct Exchange {
   bool overlap = true;
 
   // Of sparse updates.
-  std::optional<Select> select;        // left out: blocks
-  std::optional<double> density;       // what each datacenter sends, of all; left out: 0.01 of the
-                                       // blocks, 64 numbers of each chunk
+  std::optional<Select> select;  // left out: blocks
+  // What each datacenter sends, of all; left out: 0.01 of the blocks, 64 numbers of each chunk. Where there is
+  // a range it is the first one, which the prediction sets where a job says "auto".
+  std::optional<double> density;
+  // Lowest and highest: the run changes its density between them, as the line does (steer/tune). Empty: it
+  // does not.
+  std::vector<double> density_range;
   std::optional<SentValues> values;    // of local steps, too; left out: bf16
   std::optional<int64_t> staleness;    // updates that a forward pass may do without; left out: 1
   std::optional<Freshness> freshness;  // left out: timely
@@ -103,7 +110,18 @@ struct Exchange {
   }
   double decay_in_use() const { return is_sparse_local() ? decay.value_or(0.95) : 1; }
   bool selects_chunks() const { return keeps_residuals() && select == Select::kChunks; }
-  double density_in_use() const { return density.value_or(selects_chunks() ? 64.0 / 4096 : 0.01); }
+  bool density_changes() const { return density_range.size() == 2; }
+  // Of a Plan whose density may change: in the first iteration.
+  double density_in_use() const {
+    const double first = density.value_or(selects_chunks() ? 64.0 / 4096 : 0.01);
+    if (density || !density_changes()) return first;
+    return std::max(density_range[0], std::min(first, density_range[1]));
+  }
+  // Of what an iteration computes, the share in which an exchange can hide: with staleness all of it, else its
+  // last backward pass and the next forward.
+  double hides_exchange(int64_t microbatches) const {
+    return staleness_in_use() > 0 ? 1 : 1 / static_cast<double>(std::max<int64_t>(microbatches, 1));
+  }
   SentValues values_in_use() const { return values.value_or(SentValues::kBf16); }
   int64_t staleness_in_use() const { return is_sparse() ? staleness.value_or(1) : 0; }
   bool is_fixed() const { return freshness == Freshness::kFixed && staleness_in_use() > 0; }
@@ -111,12 +129,55 @@ struct Exchange {
   bool operator==(const Exchange&) const = default;
 };
 
+// A number, or "auto": then the run chooses within the range.
+template <class Archive>
+void describe_density(Archive& a, Exchange& exchange) {
+  constexpr KeyText text{
+      "share of all numbers that each datacenter sends; \"auto\": the run changes it as the line's "
+      "rate "
+      "does, within density_range; left out: 0.01 of the blocks, 64 numbers of each chunk",
+      "number, or \"auto\""};
+  bool is_auto = false;
+  if constexpr (Archive::kReads) {
+    Value said;
+    a.optional("density", said, text);
+    const auto* word = said.get<std::string>();
+    is_auto = word && *word == "auto";
+    if (const auto* number = said.get<double>()) exchange.density = *number;
+    if (const auto* whole = said.get<int64_t>()) exchange.density = static_cast<double>(*whole);
+    a.check(said.is_null() || is_auto || exchange.density, "density",
+            "must be a number or \"auto\"", "density = 0.01, or density = \"auto\"");
+  } else {
+    a.optional("density", exchange.density, text);
+  }
+  a.optional(
+      "density_range", exchange.density_range,
+      "lowest and highest share that density = \"auto\" may choose; left out: [0.002, 0.05]");
+  const bool has_range = !exchange.density_range.empty();
+  if (is_auto && !has_range) exchange.density_range = {0.002, 0.05};
+  a.check(!has_range || exchange.density_range.size() == 2, "density_range",
+          "must be two numbers, the lowest and the highest", "density_range = [0.002, 0.05]");
+  if (!exchange.density_changes()) return;
+  const double lowest = exchange.density_range[0], highest = exchange.density_range[1];
+  a.check(lowest > 0 && lowest < highest && highest <= 1, "density_range",
+          "must ascend, above 0 and at most 1", "density_range = [0.002, 0.05]");
+  const double first = exchange.density.value_or(lowest);
+  a.check(first >= lowest && first <= highest, "density",
+          fmt::format("must lie in density_range, from {:g} to {:g}", lowest, highest));
+  a.check(
+      !exchange.is_sparse_local(), "density",
+      "cannot change with mode = \"sparse-local\", whose outer steps come too seldom to tell what "
+      "the line carries",
+      "density = 0.01, or mode = \"sparse\"");
+}
+
 template <class Archive>
 void check_sparse(Archive& a, const Exchange& exchange) {
   const bool sparse = exchange.is_sparse();
   const bool blocks = exchange.keeps_residuals();
   a.check(blocks || !exchange.select, "select", "needs mode = \"sparse\" or \"sparse-local\"");
-  a.check(blocks || !exchange.density, "density", "needs mode = \"sparse\" or \"sparse-local\"");
+  a.check(blocks || (!exchange.density && !exchange.density_changes()), "density",
+          "needs mode = \"sparse\" or \"sparse-local\"");
   a.check(blocks || exchange.is_local() || !exchange.values, "values",
           "needs mode = \"sparse\", \"local\" or \"sparse-local\"");
   a.check(!blocks || exchange.values != SentValues::kFp32, "values",
@@ -184,9 +245,7 @@ void describe(Archive& a, Exchange& exchange) {
   a.optional("select", exchange.select,
              "of sparse updates: whole blocks of 16 numbers, or the largest numbers of chunks of "
              "4,096; left out: blocks");
-  a.optional("density", exchange.density,
-             "share of all numbers that each datacenter sends; left out: 0.01 of the blocks, 64 "
-             "numbers of each chunk");
+  describe_density(a, exchange);
   a.optional("values", exchange.values, "how the numbers of an update travel; left out: bf16");
   a.optional("staleness", exchange.staleness,
              "updates that a forward pass may do without; left out: 1");

@@ -128,6 +128,25 @@ TEST(Exchange, SparseHasDefaultsOfItsOwn) {
   EXPECT_EQ(Exchange{}.staleness_in_use(), 0);
 }
 
+TEST(Exchange, OfADensityThatMayChangeTheFirstIsLeftToThePrediction) {
+  const Exchange open =
+      *with_exchange("[exchange]\nmode = \"sparse\"\ndensity = \"auto\"").exchange;
+  EXPECT_TRUE(open.density_changes());
+  EXPECT_FALSE(open.density);
+  EXPECT_EQ(open.density_range, (std::vector<double>{0.002, 0.05}));
+  EXPECT_EQ(open.density_in_use(), 0.01);
+  const std::string narrow = "[exchange]\nmode = \"sparse\"\ndensity_range = [0.02, 0.04]\n";
+  EXPECT_EQ(with_exchange(narrow).exchange->density_in_use(), 0.02);
+  EXPECT_EQ(with_exchange(narrow + "density = 0.03").exchange->density_in_use(), 0.03);
+  EXPECT_EQ(open.hides_exchange(4), 1);
+  EXPECT_EQ(
+      with_exchange("[exchange]\nmode = \"sparse\"\nstaleness = 0").exchange->hides_exchange(4),
+      0.25);
+  EXPECT_EQ(two_digits_down(0.0203), 0.02);
+  EXPECT_EQ(two_digits_down(0.00999), 0.0099);
+  EXPECT_EQ(two_digits_down(0.01), 0.01);
+}
+
 // Every line that is refused, and a word of why.
 TEST(Exchange, SaysWhatDoesNotGoTogether) {
   const std::string sparse = "[exchange]\nmode = \"sparse\"\n";
@@ -137,6 +156,13 @@ TEST(Exchange, SaysWhatDoesNotGoTogether) {
       {sparse + "density = 0.0", "above 0"},
       {sparse + "density = 1.5", "at most 1"},
       {sparse + "staleness = 2", "0 or 1"},
+      {sparse + "density = \"some\"", "must be a number or \"auto\""},
+      {sparse + "density_range = [0.1]", "two numbers"},
+      {sparse + "density_range = [0.1, 0.05]", "must ascend"},
+      {sparse + "density_range = [0.1, 0.2]\ndensity = 0.05", "density_range, from 0.1 to 0.2"},
+      {"[exchange]\nmode = \"sparse-local\"\ndensity = \"auto\"", "sparse-local"},
+      {"[exchange]\nmode = \"local\"\ndensity = \"auto\"", "needs mode = \"sparse\""},
+      {"[exchange]\ndensity = \"auto\"", "needs mode = \"sparse\""},
       {sparse + "staleness = 0\nfreshness = \"fixed\"", "needs staleness = 1"},
       {sparse + "overlap = false", "group by group"},
       {sparse + "values = \"fp8\"", "bf16"},
@@ -157,6 +183,8 @@ TEST(Exchange, IsSaidByJobsAndPlansThatWereToldOfIt) {
   EXPECT_EQ(parse_plan(to_json_text(told), "plan.json")->exchange, told.exchange);
   const Job job = *parse_job(two_labs("[exchange]\noverlap = false"), "job.toml");
   EXPECT_EQ(parse_job(to_toml_text(job, "again.toml", ""), "again.toml")->exchange, job.exchange);
+  const Plan open = with_exchange("[exchange]\nmode = \"sparse\"\ndensity = \"auto\"");
+  EXPECT_EQ(parse_plan(to_json_text(open), "plan.json")->exchange, open.exchange);
   // A Plan as a job says it, too.
   EXPECT_EQ(parse_job(to_json_text(told), "plan.json")->exchange, told.exchange);
 }

@@ -71,6 +71,17 @@ std::string run_lines(const Value& status) {
       out += fmt::format("  {:.0f} tokens/s", number(status, "tokens_per_s"));
     out += fmt::format("  {} to go", brief(Seconds{number(status, "remaining_s")}));
   }
+  const Value* density = status.find("density");
+  if (density && density->get<Value::Table>()) {
+    out += fmt::format("\ndensity {:g}", number(*density, "now"));
+    const auto changes = static_cast<int64_t>(number(*density, "changes"));
+    if (changes > 0) {
+      out += fmt::format(", before {:g}, from iteration {} on ({} change{})\n",
+                         number(*density, "before"), number(*density, "first_iteration"), changes,
+                         changes == 1 ? "" : "s");
+      out += wrapped(word(*density, "reason"), "      ", 100);
+    }
+  }
   const std::string phase = has(status, "phase") ? word(status, "phase") + ", " : "";
   return out + fmt::format("\n{}schedule {}, running for {}\n", phase, word(status, "schedule"),
                            brief(Seconds{std::round(number(status, "run_s"))}));

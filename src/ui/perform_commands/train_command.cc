@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "perform/run/stop_signals.h"
 #include "perform/run/supervisor.h"
@@ -56,6 +57,40 @@ struct Exposed {
   }
 };
 
+bool density_changes(const plan::Plan& plan) {
+  return plan.exchange && plan.exchange->density_changes() && plan.replicas_lie_apart();
+}
+
+void print_density(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary) {
+  if (!density_changes(plan)) return;
+  const auto& changes = summary.density_changes;
+  out << fmt::format("density: {:g} at first", plan.exchange->density_in_use());
+  if (changes.empty()) {
+    out << ", never changed\n";
+    return;
+  }
+  out << fmt::format(", {:g} at last, {} change{}\n", changes.back().density, changes.size(),
+                     changes.size() == 1 ? "" : "s");
+  constexpr size_t kShown = 5;  // the last ones
+  for (size_t i = changes.size() - std::min(kShown, changes.size()); i < changes.size(); ++i)
+    out << "  " << run::to_line(changes[i]) << "\n";
+}
+
+Value density_value(const plan::Plan& plan, const observe::RunSummary& summary) {
+  const auto& changes = summary.density_changes;
+  Value::Array list;
+  for (const observe::DensityChange& each : changes) {
+    list.push_back(Value(Value::Table{{"first_iteration", each.first_iteration},
+                                      {"density", each.density},
+                                      {"line_bytes_per_s", each.rate.value},
+                                      {"reason", each.reason}}));
+  }
+  const double first = plan.exchange->density_in_use();
+  return Value(Value::Table{{"first", first},
+                            {"last", changes.empty() ? first : changes.back().density},
+                            {"changes", Value(std::move(list))}});
+}
+
 void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary,
                 const trace::Comparison& comparison, const Exposed& exposed,
                 const std::string& predicted_path) {
@@ -88,6 +123,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSum
   out << fmt::format("{} steps, ", summary.steps);
   if (summary.tokens_per_s) out << fmt::format("{:.0f} tokens/s, ", *summary.tokens_per_s);
   out << fmt::format("seed {}\n", plan.run.seed);
+  print_density(out, plan, summary);
   if (summary.restarts > 0) {
     out << fmt::format("restarted {} time{} after a worker was lost\n", summary.restarts,
                        summary.restarts == 1 ? "" : "s");
@@ -135,6 +171,7 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const observe::RunS
                          {"restarts", int64_t{summary.restarts}},
                          {"checkpoint", summary.checkpoint}};
   add_fresh_share(summary.trace, answer);
+  if (density_changes(plan)) answer.emplace_back("density", density_value(plan, summary));
   if (const auto use = prompt_use(summary.trace)) answer.emplace_back("prompts", to_value(*use));
   command::print_json(out, answer);
 }

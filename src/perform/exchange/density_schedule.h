@@ -1,0 +1,40 @@
+// Which share of its gradients a datacenter sends, from which iteration on: as the launcher orders it while the
+// run goes on (steer/tune/rate_controller.h).
+//
+// An update says itself how many blocks or numbers it has, and everyone merges the updates that were sent. So
+// replicas have equal bits whatever the density of each update is, also where two leaders hear of an order at
+// different times.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/check.h"
+
+namespace tombolo::exchange {
+
+class DensitySchedule {
+ public:
+  // From any thread. An order for iterations that have begun holds for those that have not.
+  void order(int64_t first_iteration, double density) {
+    CHECK(density > 0 && density <= 1, "a density of {}", density);
+    const std::lock_guard lock(mutex_);
+    from_.erase(from_.lower_bound(first_iteration), from_.end());
+    from_[first_iteration] = density;
+  }
+  // Nothing before the first order.
+  std::optional<double> at(int64_t iteration) const {
+    const std::lock_guard lock(mutex_);
+    const auto after = from_.upper_bound(iteration);
+    if (after == from_.begin()) return std::nullopt;
+    return std::prev(after)->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int64_t, double> from_;  // by first iteration
+};
+
+}  // namespace tombolo::exchange

@@ -1,0 +1,63 @@
+// The density of a run that may change it, on the launcher's side: what ranks report of their exchange goes to
+// the controller (steer/tune/rate_controller.h), and what that decides to ranks, people and the next epoch.
+//
+// Of an iteration counts the stage whose line is busy for longest. A replica that waits while another of its
+// stage does not waits for a computation, and not for a line.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perform/join/control_message.h"
+#include "perform/observe/progress_tracker.h"
+#include "perform/stage/iteration_report.h"
+#include "spec/plan/plan.h"
+#include "steer/tune/rate_controller.h"
+
+namespace tombolo::run {
+
+class DensityControl {
+ public:
+  // The Plan outlives it. `file`: keeps the density in use, for a launcher that continues the run (`goes_on`);
+  // empty: none does. Fails where that file is there and says nothing.
+  static Result<DensityControl> open(const plan::Plan& plan, const std::string& file, bool goes_on);
+
+  bool is_on() const { return plan_->exchange && plan_->exchange->density_changes() && apart_; }
+  // An epoch begins. What all ranks are told before its first iteration, unless the Plan says it.
+  std::optional<join::DensityOrder> begin(int64_t first_iteration);
+  // Of each rank in each iteration. A decision is in use and kept when it is returned.
+  std::optional<observe::DensityChange> add(int32_t rank, const stage::IterationReport& report);
+  const std::vector<observe::DensityChange>& changes() const { return changes_; }
+  void remove_file() const;
+
+ private:
+  DensityControl(const plan::Plan& plan, std::string file);
+  // A stage in an iteration, over its replicas.
+  struct OfStage {
+    SimDuration computing;              // the longest
+    std::optional<SimDuration> waited;  // the shortest
+    int64_t bytes = 0;                  // of the one to which some were coming for longest
+    SimDuration in_flight;
+  };
+  struct Open {
+    size_t reports = 0;
+    std::map<int32_t, OfStage> stages;
+  };
+  // With bytes as the Plan counts them, of an emulated run too.
+  tune::LineReport line_of(int64_t iteration, const Open& open) const;
+
+  const plan::Plan* plan_;
+  bool apart_;
+  std::string file_;
+  double density_;
+  std::optional<tune::RateController> controller_;
+  std::map<int64_t, Open> open_;
+  std::vector<observe::DensityChange> changes_;
+};
+
+// "density 0.01 -> 0.015 from iteration 12 on: ..."
+std::string to_line(const observe::DensityChange& change);
+
+}  // namespace tombolo::run

@@ -1,0 +1,115 @@
+#include "perform/run/density_control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "spec/plan/job.h"
+#include "support/job_texts.h"
+
+namespace tombolo::run {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr SimDuration kMs{1'000'000};
+
+plan::Plan plan_with(const std::string& density) {
+  const auto job = plan::parse_job(
+      std::string(test::kApart) + "[run]\nsteps = 100\n[exchange]\nmode = \"sparse\"\n" + density,
+      "job.toml");
+  CHECK(job, "{}", job.error().text());
+  return *plan::lay_out(*job);
+}
+
+// Two stages of two replicas each. Of stage 1 the exchange takes `in_flight` for 100 kB; nothing waits long on
+// stage 0, whose line is idle.
+std::optional<observe::DensityChange> report(DensityControl& control, const plan::Plan& plan,
+                                             int64_t iteration, int64_t in_flight_ms,
+                                             int64_t waited_ms) {
+  std::optional<observe::DensityChange> change;
+  for (const layout::Placement& place : plan.ranks) {
+    const bool slow = place.stage == 1;
+    stage::IterationReport of{.iteration = iteration};
+    of.exchange = stage::ExchangeReport{.computing = kMs * 100,
+                                        .waited = slow ? kMs * waited_ms : SimDuration{},
+                                        .bytes = slow ? 100'000 : 1'000,
+                                        .in_flight = slow ? kMs * in_flight_ms : SimDuration{}};
+    EXPECT_FALSE(change) << "decided before all ranks had reported";
+    change = control.add(place.rank, of);
+  }
+  return change;
+}
+
+// 100 kB in 180 ms, of which 90 may be taken: half of the density. Held up by 80 % more than the computing, the
+// first report is enough; the decision holds three iterations later.
+TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
+  const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
+  DensityControl control = *DensityControl::open(plan, "", false);
+  ASSERT_TRUE(control.is_on());
+  EXPECT_FALSE(control.begin(1)) << "the Plan says it";
+  const auto change = report(control, plan, 1, 180, 80);
+  ASSERT_TRUE(change);
+  EXPECT_EQ(change->first_iteration, 4);
+  EXPECT_EQ(change->before, 0.01);
+  EXPECT_DOUBLE_EQ(change->density, 0.005);
+  EXPECT_THAT(to_line(*change),
+              HasSubstr("density 0.01 -> 0.005 from iteration 4 on: the line carries "
+                        "4.44 Mbps: at density 0.01 an exchange takes 180 ms of"));
+  // Reports of the density before say nothing more.
+  for (int64_t i = 2; i < 5; ++i) EXPECT_FALSE(report(control, plan, i, 180, 80));
+  EXPECT_EQ(control.changes().size(), 1u);
+}
+
+TEST(DensityControl, AReplicaThatWaitsForAnotherDoesNotBlameTheLine) {
+  const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
+  DensityControl control = *DensityControl::open(plan, "", false);
+  control.begin(1);
+  for (int64_t i = 1; i < 10; ++i) {
+    for (const layout::Placement& place : plan.ranks) {
+      stage::IterationReport of{.iteration = i};
+      of.exchange = stage::ExchangeReport{.computing = kMs * (place.replica == 0 ? 40 : 100),
+                                          .waited = place.replica == 0 ? kMs * 60 : SimDuration{},
+                                          .bytes = 100'000,
+                                          .in_flight = kMs * 85};
+      EXPECT_FALSE(control.add(place.rank, of));
+    }
+  }
+}
+
+// By the next epoch of this launcher, and by a launcher that continues after this one.
+TEST(DensityControl, WhatIsInUseIsOrderedAgain) {
+  const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
+  const std::string file =
+      fmt::format("{}/density-{}.json", std::filesystem::temp_directory_path().string(), getpid());
+  DensityControl control = *DensityControl::open(plan, file, false);
+  control.begin(1);
+  ASSERT_TRUE(report(control, plan, 1, 180, 80));
+  const auto order = control.begin(9);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->first_iteration, 9);
+  EXPECT_DOUBLE_EQ(order->density, 0.005);
+  DensityControl next = *DensityControl::open(plan, file, true);
+  EXPECT_DOUBLE_EQ(next.begin(5)->density, 0.005);
+  // Of a run that begins it is not.
+  DensityControl fresh = *DensityControl::open(plan, file, false);
+  EXPECT_FALSE(fresh.begin(1));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  ASSERT_TRUE(write_file(file, "{\"density\": 2}"));
+  EXPECT_FALSE(DensityControl::open(plan, file, true));
+  next.remove_file();
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(DensityControl, LeavesADensityThatAJobGivesAlone) {
+  const plan::Plan plan = plan_with("density = 0.01\n");
+  DensityControl control = *DensityControl::open(plan, "", false);
+  EXPECT_FALSE(control.is_on());
+  EXPECT_FALSE(control.begin(1));
+  EXPECT_FALSE(report(control, plan, 1, 180, 80));
+}
+
+}  // namespace
+}  // namespace tombolo::run
