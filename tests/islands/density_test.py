@@ -64,7 +64,8 @@ class Density(Case):
             self.assertTrue(0.002 <= each["density"] <= 0.05, each)
             self.assertIn("from iteration {first_iteration} on: ".format(**each) + each["reason"], done.stderr)
         # What went down names a line of about 1 Mbps, with the protocol's own bytes.
-        down = [b for a, b in zip(changes, changes[1:]) if b["density"] < a["density"]]
+        before = [density["first"]] + [each["density"] for each in changes]
+        down = [each for each, was in zip(changes, before) if each["density"] < was]
         self.assertLess(down[-1]["line_bytes_per_s"] * 8, 2e6, changes)
         # All ranks used the same in the same iteration, but for some that heard of it late, over the line that is slow.
         records = [json.loads(line) for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines()[1:]]
@@ -73,7 +74,8 @@ class Density(Case):
         self.assertEqual(len(used[0]), 140)
         self.assertLess(sum(used[0][i] != used[1][i] for i in used[0]), 14, used)
         self.assertEqual(used[0][1], density["first"])
-        self.assertEqual(used[0][140], density["last"])
+        if changes[-1]["first_iteration"] <= 130:  # else it may have been heard too late
+            self.assertEqual(used[0][140], density["last"])
 
 
 if __name__ == "__main__":
