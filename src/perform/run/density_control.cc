@@ -46,6 +46,7 @@ Result<DensityControl> DensityControl::open(const plan::Plan& plan, const std::s
 std::optional<join::DensityOrder> DensityControl::begin(int64_t first_iteration) {
   if (!is_on()) return std::nullopt;
   open_.clear();
+  closed_ = first_iteration - 1;
   const plan::Exchange& exchange = *plan_->exchange;
   controller_.emplace(
       tune::RateController::Options{.density = density_,
@@ -75,8 +76,9 @@ tune::LineReport DensityControl::line_of(int64_t iteration, const Open& open) co
 
 std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
                                                           const stage::IterationReport& report) {
-  if (!controller_) return std::nullopt;
+  if (!controller_ || report.iteration <= closed_) return std::nullopt;
   Open& open = open_[report.iteration];
+  if (!open.reported.insert(rank).second) return std::nullopt;
   if (report.exchange) {
     OfStage& of = open.stages[plan_->ranks[static_cast<size_t>(rank)].stage];
     of.computing = std::max(of.computing, report.exchange->computing);
@@ -86,8 +88,9 @@ std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
       of.bytes = report.exchange->bytes;
     }
   }
-  if (++open.reports < plan_->ranks.size()) return std::nullopt;
+  if (open.reported.size() < plan_->ranks.size()) return std::nullopt;
   const auto node = open_.extract(report.iteration);
+  closed_ = report.iteration;
   if (node.mapped().stages.empty()) return std::nullopt;
   const auto decided = controller_->add(line_of(report.iteration, node.mapped()));
   if (!decided || decided->first_iteration > plan_->run.steps) return std::nullopt;

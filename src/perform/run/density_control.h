@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class DensityControl {
     SimDuration in_flight;
   };
   struct Open {
-    size_t reports = 0;
+    std::set<int32_t> reported;
     std::map<int32_t, OfStage> stages;
   };
   // With bytes as the Plan counts them, of an emulated run too.
@@ -54,6 +55,7 @@ class DensityControl {
   double density_;
   std::optional<tune::RateController> controller_;
   std::map<int64_t, Open> open_;
+  int64_t closed_ = 0;  // the last iteration of which all reports came
   std::vector<observe::DensityChange> changes_;
 };
 

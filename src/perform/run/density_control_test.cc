@@ -43,6 +43,21 @@ std::optional<observe::DensityChange> report(DensityControl& control, const plan
   return change;
 }
 
+TEST(DensityControl, AReportThatComesTwiceCountsOnce) {
+  const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
+  DensityControl control = *DensityControl::open(plan, "", false);
+  control.begin(1);
+  stage::IterationReport of{.iteration = 1};
+  of.exchange = stage::ExchangeReport{
+      .computing = kMs * 100, .waited = kMs * 80, .bytes = 100'000, .in_flight = kMs * 180};
+  for (size_t i = 0; i < plan.ranks.size(); ++i)
+    EXPECT_FALSE(control.add(0, of)) << "the other ranks have not reported";
+  for (size_t rank = 1; rank + 1 < plan.ranks.size(); ++rank)
+    EXPECT_FALSE(control.add(static_cast<int32_t>(rank), of));
+  EXPECT_TRUE(control.add(static_cast<int32_t>(plan.ranks.size()) - 1, of));
+  EXPECT_FALSE(control.add(0, of)) << "all had";
+}
+
 // 100 kB in 180 ms, of which 90 may be taken: half of the density. Held up by 80 % more than the computing, the
 // first report is enough; the decision holds three iterations later.
 TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
