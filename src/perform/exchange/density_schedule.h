@@ -1,5 +1,5 @@
-// Which share of its gradients a datacenter sends, from which iteration on: as the launcher orders it while the
-// run goes on (steer/tune/rate_controller.h).
+// Which share of its gradients a datacenter sends, from which iteration on: as the launcher orders it during
+// the run (steer/tune/rate_controller.h).
 //
 // An update says itself how many blocks or numbers it has, and everyone merges the updates that were sent. So
 // replicas have equal bits whatever the density of each update is, also where two leaders hear of an order at
@@ -23,6 +23,8 @@ class DensitySchedule {
     const std::lock_guard lock(mutex_);
     from_.erase(from_.lower_bound(first_iteration), from_.end());
     from_[first_iteration] = density;
+    // A decision waits for reports of the iterations before: no rank is so many orders behind.
+    while (from_.size() > kOrdersKept) from_.erase(from_.begin());
   }
   // Nothing before the first order.
   std::optional<double> at(int64_t iteration) const {
@@ -33,6 +35,8 @@ class DensitySchedule {
   }
 
  private:
+  static constexpr size_t kOrdersKept = 16;
+
   mutable std::mutex mutex_;
   std::map<int64_t, double> from_;  // by first iteration
 };

@@ -64,7 +64,8 @@ struct RunSummary {
   std::string checkpoint;  // folder of the newest; empty: none was taken
   int restarts = 0;        // after workers that were lost
   stage::MachineLoad machine;
-  std::vector<DensityChange> density_changes = {};  // of this launcher
+  std::vector<DensityChange> density_changes = {};  // the newest
+  int64_t density_changed = 0;                      // in all, since this launcher began
 };
 
 class ProgressTracker {

@@ -7,40 +7,49 @@
 #include "base/file.h"
 #include "base/json.h"
 
-namespace tombolo::run {
-namespace {
+namespace tombolo::observe {
 
-struct KeptDensity {
-  double density = 0;
-};
 template <class Archive>
-void describe(Archive& a, KeptDensity& kept) {
-  a.required("density", kept.density);
-  a.check(kept.density > 0 && kept.density <= 1, "density", "must be above 0 and at most 1");
+void describe(Archive& a, DensityChange& change) {
+  a.required("first_iteration", change.first_iteration);
+  a.required("before", change.before);
+  a.required("density", change.density);
+  a.required("line_bytes_per_s", change.rate.value);
+  a.required("reason", change.reason);
 }
 
-}  // namespace
+}  // namespace tombolo::observe
 
-DensityControl::DensityControl(const plan::Plan& plan, std::string file)
+namespace tombolo::run {
+
+DensityControl::DensityControl(const plan::Plan& plan, std::string file, bool goes_on)
     : plan_(&plan),
       apart_(plan.replicas_lie_apart()),
       file_(std::move(file)),
-      density_(plan.exchange.value_or(plan::Exchange{}).density_in_use()) {}
-
-Result<DensityControl> DensityControl::open(const plan::Plan& plan, const std::string& file,
-                                            bool goes_on) {
-  DensityControl out(plan, file);
-  if (!out.is_on() || file.empty()) return out;
-  if (!goes_on) {
-    out.remove_file();
-    return out;
+      density_(plan.exchange.value_or(plan::Exchange{}).density_in_use()) {
+  if (!is_on() || file_.empty()) return;
+  if (goes_on) {
+    take_over();
+  } else {
+    remove_file();
   }
-  if (!std::filesystem::exists(file)) return out;
-  const Value text = TRY(parse_json(TRY(read_file(file)), file));
-  const auto kept = TRY(read_fields<KeptDensity>(text, file));
-  out.density_ =
-      std::clamp(kept.density, plan.exchange->density_range[0], plan.exchange->density_range[1]);
-  return out;
+}
+
+void DensityControl::take_over() {
+  const auto text = read_file(file_);
+  const auto value = text ? parse_json(*text, file_) : Result<Value>(tl::unexpected(text.error()));
+  if (!value) return;
+  auto newest = read_fields<observe::DensityChange>(*value, file_);
+  const std::vector<double>& range = plan_->exchange->density_range;
+  if (!newest || newest->density < range[0] || newest->density > range[1]) return;
+  keep(std::move(*newest));
+}
+
+void DensityControl::keep(observe::DensityChange change) {
+  density_ = change.density;
+  ++changed_;
+  if (changes_.size() == kChangesKept) changes_.erase(changes_.begin());
+  changes_.push_back(std::move(change));
 }
 
 std::optional<join::DensityOrder> DensityControl::begin(int64_t first_iteration) {
@@ -54,7 +63,6 @@ std::optional<join::DensityOrder> DensityControl::begin(int64_t first_iteration)
                                     .highest = exchange.density_range[1],
                                     .hides = exchange.hides_exchange(plan_->microbatches()),
                                     .late = exchange.staleness_in_use() > 0});
-  if (density_ == exchange.density_in_use()) return std::nullopt;
   return join::DensityOrder{first_iteration, density_};
 }
 
@@ -94,15 +102,14 @@ std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
   if (node.mapped().stages.empty()) return std::nullopt;
   const auto decided = controller_->add(line_of(report.iteration, node.mapped()));
   if (!decided || decided->first_iteration > plan_->run.steps) return std::nullopt;
-  const double before = std::exchange(density_, decided->density);
-  changes_.push_back({.first_iteration = decided->first_iteration,
-                      .before = before,
-                      .density = decided->density,
-                      .rate = decided->rate,
-                      .reason = decided->reason});
-  // A launcher that cannot read it begins with the Plan's, and soon knows better.
+  keep({.first_iteration = decided->first_iteration,
+        .before = density_,
+        .density = decided->density,
+        .rate = decided->rate,
+        .reason = decided->reason});
+  // On a full disk a launcher that continues this run begins with the Plan's.
   if (!file_.empty())
-    static_cast<void>(write_file(file_, to_json(write_fields(KeptDensity{density_}), -1)));
+    static_cast<void>(write_file(file_, to_json(write_fields(changes_.back()), -1)));
   return changes_.back();
 }
 

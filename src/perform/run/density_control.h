@@ -21,20 +21,26 @@ namespace tombolo::run {
 
 class DensityControl {
  public:
-  // The Plan outlives it. `file`: keeps the density in use, for a launcher that continues the run (`goes_on`);
-  // empty: none does. Fails where that file is there and says nothing.
-  static Result<DensityControl> open(const plan::Plan& plan, const std::string& file, bool goes_on);
+  // The Plan outlives it. `file`: keeps the newest change, for a launcher that continues the run (`goes_on`);
+  // empty: none does. Where it says nothing of use the Plan's density is in use, and the line soon tells.
+  DensityControl(const plan::Plan& plan, std::string file, bool goes_on);
 
   bool is_on() const { return plan_->exchange && plan_->exchange->density_changes() && apart_; }
-  // An epoch begins. What all ranks are told before its first iteration, unless the Plan says it.
+  // An epoch begins. What all ranks are told before its first iteration: those that survived the epoch before
+  // may have heard of other densities for the same iterations.
   std::optional<join::DensityOrder> begin(int64_t first_iteration);
   // Of each rank in each iteration. A decision is in use and kept when it is returned.
   std::optional<observe::DensityChange> add(int32_t rank, const stage::IterationReport& report);
+  // The newest kChangesKept, of `changed()` in all.
   const std::vector<observe::DensityChange>& changes() const { return changes_; }
+  int64_t changed() const { return changed_; }
   void remove_file() const;
 
+  static constexpr size_t kChangesKept = 1000;
+
  private:
-  DensityControl(const plan::Plan& plan, std::string file);
+  void take_over();
+  void keep(observe::DensityChange change);
   // A stage in an iteration, over its replicas.
   struct OfStage {
     SimDuration computing;              // the longest
@@ -57,6 +63,7 @@ class DensityControl {
   std::map<int64_t, Open> open_;
   int64_t closed_ = 0;  // the last iteration of which all reports came
   std::vector<observe::DensityChange> changes_;
+  int64_t changed_ = 0;
 };
 
 // "density 0.01 -> 0.015 from iteration 12 on: ..."

@@ -45,7 +45,7 @@ std::optional<observe::DensityChange> report(DensityControl& control, const plan
 
 TEST(DensityControl, AReportThatComesTwiceCountsOnce) {
   const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
-  DensityControl control = *DensityControl::open(plan, "", false);
+  DensityControl control(plan, "", false);
   control.begin(1);
   stage::IterationReport of{.iteration = 1};
   of.exchange = stage::ExchangeReport{
@@ -62,9 +62,9 @@ TEST(DensityControl, AReportThatComesTwiceCountsOnce) {
 // first report is enough; the decision holds three iterations later.
 TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
   const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
-  DensityControl control = *DensityControl::open(plan, "", false);
+  DensityControl control(plan, "", false);
   ASSERT_TRUE(control.is_on());
-  EXPECT_FALSE(control.begin(1)) << "the Plan says it";
+  EXPECT_EQ(control.begin(1)->density, 0.01);
   const auto change = report(control, plan, 1, 180, 80);
   ASSERT_TRUE(change);
   EXPECT_EQ(change->first_iteration, 4);
@@ -80,7 +80,7 @@ TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
 
 TEST(DensityControl, AReplicaThatWaitsForAnotherDoesNotBlameTheLine) {
   const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
-  DensityControl control = *DensityControl::open(plan, "", false);
+  DensityControl control(plan, "", false);
   control.begin(1);
   for (int64_t i = 1; i < 10; ++i) {
     for (const layout::Placement& place : plan.ranks) {
@@ -99,28 +99,37 @@ TEST(DensityControl, WhatIsInUseIsOrderedAgain) {
   const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
   const std::string file =
       fmt::format("{}/density-{}.json", std::filesystem::temp_directory_path().string(), getpid());
-  DensityControl control = *DensityControl::open(plan, file, false);
+  DensityControl control(plan, file, false);
   control.begin(1);
   ASSERT_TRUE(report(control, plan, 1, 180, 80));
   const auto order = control.begin(9);
   ASSERT_TRUE(order);
   EXPECT_EQ(order->first_iteration, 9);
   EXPECT_DOUBLE_EQ(order->density, 0.005);
-  DensityControl next = *DensityControl::open(plan, file, true);
+  DensityControl next(plan, file, true);
   EXPECT_DOUBLE_EQ(next.begin(5)->density, 0.005);
+  ASSERT_EQ(next.changes().size(), 1u) << "people are told what is in use, and why";
+  EXPECT_EQ(to_line(next.changes()[0]), to_line(control.changes()[0]));
   // Of a run that begins it is not.
-  DensityControl fresh = *DensityControl::open(plan, file, false);
-  EXPECT_FALSE(fresh.begin(1));
+  DensityControl fresh(plan, file, false);
+  EXPECT_EQ(fresh.begin(1)->density, 0.01);
   EXPECT_FALSE(std::filesystem::exists(file));
-  ASSERT_TRUE(write_file(file, "{\"density\": 2}"));
-  EXPECT_FALSE(DensityControl::open(plan, file, true));
+  // What says nothing of use stops no run: a file cut off, no JSON, a density out of the range.
+  for (const char* text : {"", "{\"density\": 0.02", "[]",
+                           "{\"first_iteration\": 4, \"before\": 0.01, \"density\": 0.2, "
+                           "\"line_bytes_per_s\": 1.0, \"reason\": \"\"}"}) {
+    ASSERT_TRUE(write_file(file, text));
+    DensityControl damaged(plan, file, true);
+    EXPECT_EQ(damaged.begin(5)->density, 0.01) << text;
+    EXPECT_TRUE(damaged.changes().empty());
+  }
   next.remove_file();
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST(DensityControl, LeavesADensityThatAJobGivesAlone) {
   const plan::Plan plan = plan_with("density = 0.01\n");
-  DensityControl control = *DensityControl::open(plan, "", false);
+  DensityControl control(plan, "", false);
   EXPECT_FALSE(control.is_on());
   EXPECT_FALSE(control.begin(1));
   EXPECT_FALSE(report(control, plan, 1, 180, 80));

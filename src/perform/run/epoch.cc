@@ -881,6 +881,7 @@ Result<observe::RunSummary> Epoch::conclude() {
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));
   stage::add_records(summary.machine, summary.trace);
   summary.density_changes = density_.changes();
+  summary.density_changed = density_.changed();
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");

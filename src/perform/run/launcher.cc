@@ -61,8 +61,11 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   if (lasting)
     record = TRY(
         observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
-  DensityControl density = TRY(DensityControl::open(
-      plan, lasting ? options.output + "/journal-density.json" : "", membership->goes_on()));
+  DensityControl density(plan, lasting ? options.output + "/journal-density.json" : "",
+                         membership->goes_on());
+  for (const observe::DensityChange& change : density.changes()) {  // of the launcher before
+    if (options.telemetry) options.telemetry->add(change);
+  }
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
     // What could not be written down is left as it was: the next launcher goes on from there.

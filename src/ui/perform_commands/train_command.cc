@@ -69,8 +69,8 @@ void print_density(std::ostream& out, const plan::Plan& plan, const observe::Run
     out << ", never changed\n";
     return;
   }
-  out << fmt::format(", {:g} at last, {} change{}\n", changes.back().density, changes.size(),
-                     changes.size() == 1 ? "" : "s");
+  out << fmt::format(", {:g} at last, {} change{}\n", changes.back().density,
+                     summary.density_changed, summary.density_changed == 1 ? "" : "s");
   constexpr size_t kShown = 5;  // the last ones
   for (size_t i = changes.size() - std::min(kShown, changes.size()); i < changes.size(); ++i)
     out << "  " << run::to_line(changes[i]) << "\n";
@@ -88,6 +88,7 @@ Value density_value(const plan::Plan& plan, const observe::RunSummary& summary) 
   const double first = plan.exchange->density_in_use();
   return Value(Value::Table{{"first", first},
                             {"last", changes.empty() ? first : changes.back().density},
+                            {"changed", summary.density_changed},
                             {"changes", Value(std::move(list))}});
 }
 
