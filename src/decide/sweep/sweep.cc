@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "base/toml.h"
 #include "spec/model/model.h"
+#include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
 #include "spec/schedule/schedule.h"
@@ -259,6 +260,9 @@ std::vector<std::string> notes_of(const Value& value, const Sweep& sweep) {
   const Result<plan::Plan> plan = plan::lay_out(*job);
   if (!plan) return notes;
   for (std::string& note : schedule::notes_on_sharing(*plan)) notes.push_back(std::move(note));
+  // The density that a range begins with is another in each row.
+  if (!plan->replicas_lie_apart())
+    for (std::string& note : plan::notes_on_exchange(*plan)) notes.push_back(std::move(note));
   return notes;
 }
 

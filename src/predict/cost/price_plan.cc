@@ -157,12 +157,11 @@ void price_reduction(plan::Plan& plan) {
   }
 }
 
-// Of a Plan whose density may change, that of its first iteration: an exchange alone takes nine tenths of what the
-// slowest stage computes and can hide it (steer/tune/rate_controller.h has the same law). The time of an
-// exchange is a constant and a part that grows with the density.
+// Of a Plan whose density may change, that of its first iteration: an exchange alone takes kExchangeFill of what the
+// slowest stage computes and can hide it, as in a run (steer/tune/rate_controller.h). The time of an exchange is a
+// constant and a part that grows with the density.
 void choose_first_density(plan::Plan& plan) {
   if (!plan.exchange || !plan.exchange->density_changes() || plan.exchange->density) return;
-  constexpr double kFill = 0.9;
   const double lowest = plan.exchange->density_range[0], highest = plan.exchange->density_range[1];
   Seconds computing;
   for (const plan::Stage& stage : plan.stages) {
@@ -180,7 +179,8 @@ void choose_first_density(plan::Plan& plan) {
     if (!plan.replicas_lie_apart(s)) continue;
     const Seconds at_lowest = takes(lowest, s), at_highest = takes(highest, s);
     if (at_highest <= at_lowest) continue;
-    const double room = (computing * hides * kFill - at_lowest) / (at_highest - at_lowest);
+    const double room =
+        (computing * hides * plan::kExchangeFill - at_lowest) / (at_highest - at_lowest);
     density = std::min(density, lowest + std::max(room, 0.0) * (highest - lowest));
   }
   plan.exchange->density = std::max(lowest, plan::two_digits_down(density));

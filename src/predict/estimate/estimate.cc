@@ -11,6 +11,7 @@
 #include "predict/cost/rail_only.h"
 #include "predict/published/error_band.h"
 #include "predict/sim/simulate.h"
+#include "spec/plan/exchange_check.h"
 
 namespace tombolo::estimate {
 namespace {
@@ -258,6 +259,7 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
   } else {
     note_few_microbatches(plan, e.notes);
   }
+  for (std::string& note : plan::notes_on_exchange(plan)) e.notes.push_back(std::move(note));
   e.price = predicted.ledger.cost(e.iteration).total();
   e.devices = predicted.devices;
   e.memory = predicted.fullest().memory;
@@ -342,6 +344,7 @@ Result<Estimate> estimate(const plan::Job& asked, cost::Law law, bool with_band)
         "simulate, "
         "which plays what the Plan says, may differ");
   }
+  if (job.exchange && !stands_apart(job)) e.notes.emplace_back(plan::kExchangeHasNoEffect);
   if (law == cost::Law::kTombolo && stands_apart(job)) {
     TRY(price_stages_apart(job, e));
     return e;

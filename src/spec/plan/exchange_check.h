@@ -1,6 +1,9 @@
 // What of a Plan goes together with its [exchange].
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "spec/plan/plan.h"
 
 namespace tombolo::plan {
@@ -10,5 +13,12 @@ namespace tombolo::plan {
 // tied embedding, Muon, weight decay of SGD. Local steps refuse the first two, and pipelines that do not
 // lie in one datacenter each.
 Status check_exchange(const Plan& plan);
+
+inline constexpr const char* kExchangeHasNoEffect =
+    "[exchange] has no effect: no stage has replicas in several datacenters";
+
+// Sentences: that nothing of [exchange] has an effect, where no stage has replicas in several datacenters; else
+// which density is counted of a run that changes it.
+std::vector<std::string> notes_on_exchange(const Plan& plan);
 
 }  // namespace tombolo::plan

@@ -63,6 +63,10 @@ inline double two_digits_down(double density) {
   return std::floor(density / unit * (1 + 1e-9)) * unit;
 }
 
+// Where a density is chosen, what an exchange may take of the time that can hide it: room for what the line's
+// rate changes before the next choice. Of the prediction's first density, and of a run's (steer/tune).
+inline constexpr double kExchangeFill = 0.9;
+
 // Where all replicas of a stage share a datacenter, nothing of it plays a part.
 struct Exchange {
   ExchangeMode mode = ExchangeMode::kDense;
@@ -154,6 +158,8 @@ void describe_density(Archive& a, Exchange& exchange) {
       "density_range", exchange.density_range,
       "lowest and highest share that density = \"auto\" may choose; left out: [0.002, 0.05]");
   const bool has_range = !exchange.density_range.empty();
+  a.check(exchange.keeps_residuals() || !is_auto, "density", "needs mode = \"sparse\"");
+  a.check(exchange.keeps_residuals() || !has_range, "density_range", "needs mode = \"sparse\"");
   if (is_auto && !has_range) exchange.density_range = {0.002, 0.05};
   a.check(!has_range || exchange.density_range.size() == 2, "density_range",
           "must be two numbers, the lowest and the highest", "density_range = [0.002, 0.05]");
@@ -176,8 +182,7 @@ void check_sparse(Archive& a, const Exchange& exchange) {
   const bool sparse = exchange.is_sparse();
   const bool blocks = exchange.keeps_residuals();
   a.check(blocks || !exchange.select, "select", "needs mode = \"sparse\" or \"sparse-local\"");
-  a.check(blocks || (!exchange.density && !exchange.density_changes()), "density",
-          "needs mode = \"sparse\" or \"sparse-local\"");
+  a.check(blocks || !exchange.density, "density", "needs mode = \"sparse\" or \"sparse-local\"");
   a.check(blocks || exchange.is_local() || !exchange.values, "values",
           "needs mode = \"sparse\", \"local\" or \"sparse-local\"");
   a.check(!blocks || exchange.values != SentValues::kFp32, "values",

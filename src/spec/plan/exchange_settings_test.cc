@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/plan/exchange_check.h"
 #include "spec/plan/job.h"
 #include "spec/plan/plan_file.h"
 
@@ -172,6 +173,18 @@ TEST(Exchange, SaysWhatDoesNotGoTogether) {
   };
   for (const auto& [more, word] : cases) EXPECT_THAT(why_not(more), HasSubstr(word)) << more;
   EXPECT_EQ(why_not(sparse + "[optimizer]\nname = \"sgd\"\nweight_decay = 0.0"), "");
+}
+
+TEST(Exchange, NotesWhatHasNoEffectAndWhichDensityCounts) {
+  const std::string sparse = "[exchange]\nmode = \"sparse\"\n";
+  EXPECT_EQ(notes_on_exchange(with_exchange("")), std::vector<std::string>{});
+  EXPECT_EQ(notes_on_exchange(with_exchange(sparse)), std::vector<std::string>{});
+  const auto notes = notes_on_exchange(with_exchange(sparse + "density_range = [0.02, 0.04]\n"));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("a density of 0.02, that of the first iteration"));
+  Plan together = with_exchange(sparse);
+  for (layout::Placement& rank : together.ranks) rank.datacenter = together.ranks[0].datacenter;
+  EXPECT_EQ(notes_on_exchange(together), std::vector<std::string>{kExchangeHasNoEffect});
 }
 
 TEST(Exchange, IsSaidByJobsAndPlansThatWereToldOfIt) {

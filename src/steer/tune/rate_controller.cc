@@ -9,7 +9,6 @@
 namespace tombolo::tune {
 namespace {
 
-constexpr double kFill = 0.9;      // of the time in which an exchange hides
 constexpr double kHeldUp = 0.05;   // of the computing, what may be waited without being held up
 constexpr double kFar = 0.7;       // of the density, a wish that does not wait for a second report
 constexpr double kRoom = 1.2;      // of the density, a wish that counts as room
@@ -76,7 +75,8 @@ Seconds RateController::budget() const {
 // By equation 6, within the range.
 double RateController::wanted() const {
   double density = density_ * kRiseMax;
-  if (rate_.value > 0 && whole_) density = kFill * (rate_ * budget()).value / whole_->value;
+  if (rate_.value > 0 && whole_)
+    density = plan::kExchangeFill * (rate_ * budget()).value / whole_->value;
   return std::clamp(density, options_.lowest, options_.highest);
 }
 

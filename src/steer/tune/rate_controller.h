@@ -7,7 +7,7 @@
 // Here with bytes as they are sent. Of an update with density d, d * n bytes cross the line in one iteration,
 // n being learned from what came. So the density that takes as long as an iteration computes is
 //
-//   d = kFill * B * computing / n            kFill < 1: room for what B changes between two decisions
+//   d = 0.9 * B * computing / n              0.9: plan::kExchangeFill
 //
 // B is what came, over the time in which it came. A line that was busy all the time shows its rate, so B
 // follows it down at once. One that was idle in between shows no less than it carried, and B follows it up

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
@@ -81,6 +82,7 @@ Result<plan::Plan> load_plan(const InputOptions& in) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(with_remedy(in, schedule::check_memory(plan, schedule)));
   print_notes(schedule::notes_on_sharing(plan));
+  print_notes(plan::notes_on_exchange(plan));
   return plan;
 }
 
