@@ -1,9 +1,9 @@
 """A line that gets slower while two datacenters train: the density follows it, and replicas stay equal."""
 import json
-import os
 import unittest
 
 from emulator import BUILD, Case
+from ranks_test import ENVIRONMENT
 
 # Passes of 120 ms, and updates of 2.1 MB if all numbers were sent: at 4 Mbps about 2 % of them take as long, at 1 Mbps half a
 # per cent.
@@ -43,8 +43,6 @@ steps = 140
 compare_replicas_every = 20
 """
 FAST_S, SLOW_S = 12, 1000
-ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if not name.startswith(("OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_"))}
 
 
 class Density(Case):

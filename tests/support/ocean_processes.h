@@ -70,25 +70,11 @@ class OceanKernels : public kernels::EmulatedKernels {
   mutable std::deque<int64_t> short_;  // what states show
 };
 
-// Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
-class OceanProcesses : public run::Processes {
+// Processes of the ocean, as their parent ends them and awaits their ends.
+class OceanChildren : public run::Processes {
  public:
-  // `workers`: where the newest process of each rank is noted.
-  OceanProcesses(Sea& sea, Waters& waters, std::map<int32_t, int>& workers, bool is_spare = false)
-      : sea_(sea), waters_(waters), workers_(workers), is_spare_(is_spare) {}
-  int started() const { return started_; }
+  explicit OceanChildren(Sea& sea) : sea_(sea) {}
 
-  Result<pid_t> spawn(const run::ChildOptions& child) override {
-    Process& process = sea_.ocean().start(
-        waters_.process().host,
-        [&sea = sea_, &parent = waters_.process(), is_spare = is_spare_, child](Waters& waters) {
-          return work(sea, parent, is_spare, child, waters);
-        });
-    ++started_;
-    const auto rank = std::find(child.arguments.begin(), child.arguments.end(), "--rank");
-    workers_[std::stoi(*std::next(rank))] = process.pid;
-    return process.pid;
-  }
   void await_end(pid_t pid) override {
     Process* process = sea_.ocean().find(pid);
     const bool deaf = sea_.bug_ == Bug::kExitIsNotHeard;
@@ -103,6 +89,30 @@ class OceanProcesses : public run::Processes {
   }
   void signal(pid_t pid, int number) override {
     sea_.ocean().end(*sea_.ocean().find(pid), number, false);
+  }
+
+ protected:
+  Sea& sea_;
+};
+
+// Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
+class OceanProcesses : public OceanChildren {
+ public:
+  // `workers`: where the newest process of each rank is noted.
+  OceanProcesses(Sea& sea, Waters& waters, std::map<int32_t, int>& workers, bool is_spare = false)
+      : OceanChildren(sea), waters_(waters), workers_(workers), is_spare_(is_spare) {}
+  int started() const { return started_; }
+
+  Result<pid_t> spawn(const run::ChildOptions& child) override {
+    Process& process = sea_.ocean().start(
+        waters_.process().host,
+        [&sea = sea_, &parent = waters_.process(), is_spare = is_spare_, child](Waters& waters) {
+          return work(sea, parent, is_spare, child, waters);
+        });
+    ++started_;
+    const auto rank = std::find(child.arguments.begin(), child.arguments.end(), "--rank");
+    workers_[std::stoi(*std::next(rank))] = process.pid;
+    return process.pid;
   }
 
  private:
@@ -161,7 +171,6 @@ class OceanProcesses : public run::Processes {
     return leaves && run::comes_again(code << 8) ? 0 : code;
   }
 
-  Sea& sea_;
   Waters& waters_;
   std::map<int32_t, int>& workers_;
   const bool is_spare_;

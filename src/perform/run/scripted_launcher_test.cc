@@ -11,6 +11,7 @@
 #include "perform/state/checkpoint_agent.h"
 #include "spec/trace/trace_file.h"
 #include "support/folder_test.h"
+#include "support/ocean_processes.h"
 #include "support/ocean_script.h"
 #include "support/own_process.h"
 #include "support/test_plan.h"
@@ -26,30 +27,16 @@ constexpr int32_t kRanks = 2;
 // What a rank does after it has called the launcher; its exit code.
 using Script = std::function<int(ScriptedPeer& launcher, int32_t rank)>;
 
-class ScriptedProcesses : public run::Processes {
+class ScriptedProcesses : public OceanChildren {
  public:
   ScriptedProcesses(Sea& sea, Waters& waters, std::map<int32_t, Script> scripts)
-      : sea_(sea), waters_(waters), scripts_(std::move(scripts)) {}
+      : OceanChildren(sea), waters_(waters), scripts_(std::move(scripts)) {}
 
   Result<pid_t> spawn(const run::ChildOptions& child) override {
     return sea_.ocean()
         .start(waters_.process().host,
                [this, child](Waters& waters) { return perform(child, waters); })
         .pid;
-  }
-  void await_end(pid_t pid) override {
-    Process* process = sea_.ocean().find(pid);
-    while (process->alive) {
-      process->at_end.push_back([who = self] { who->ready = true; });
-      sea_.ocean().wait(kNever);
-    }
-  }
-  int await_exit(pid_t pid) override {
-    await_end(pid);
-    return sea_.ocean().find(pid)->status;
-  }
-  void signal(pid_t pid, int number) override {
-    sea_.ocean().end(*sea_.ocean().find(pid), number, false);
   }
 
  private:
@@ -72,7 +59,6 @@ class ScriptedProcesses : public run::Processes {
     return scripts_.at(rank)(launcher, rank);
   }
 
-  Sea& sea_;
   Waters& waters_;
   const std::map<int32_t, Script> scripts_;
 };
