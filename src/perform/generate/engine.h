@@ -77,7 +77,7 @@ struct Refused {
   std::string message;
 };
 
-// What comes next of an answer. An engine says the first four, whoever passes them on the others as well.
+// What comes next of an answer. An engine says the first four, those who pass them on the others as well.
 enum class StepKind {
   kToken,
   kStop,    // the end: one of the request's stop tokens came

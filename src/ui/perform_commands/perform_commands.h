@@ -195,7 +195,7 @@ struct ProbeCommandOptions {
   bool plain_tcp = false;   // to other hosts, in clear text
   Seconds time{2};          // counted, per measurement
   int rounds = 2;
-  Seconds wait{600};  // listen: for somebody to call
+  Seconds wait{600};  // listen: for the other side to call
   bool json = false;
 };
 // Both directions of a path between two hosts, and a [[wan]] block to paste.
