@@ -22,17 +22,26 @@ def missing():
     return "chromium or chromedriver is missing (apt-get install chromium chromium-driver)"
 
 
+def start_driver():
+    """A chromedriver and its address. With --port=0 it takes a free port of one address family and asks for the same of the
+    other, where another program may hold it: then it says so and ends, and another is started."""
+    for _ in range(20):
+        driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
+        for line in driver.stdout:  # "ChromeDriver was started successfully on port 41234."
+            if "successfully on port" in line:
+                return driver, "http://127.0.0.1:" + line.strip().rstrip(".").split()[-1]
+        driver.wait()
+        driver.stdout.close()
+    raise RuntimeError("chromedriver ended twenty times before it had a port")
+
+
 class Browser:
     """One chromedriver and one session of it, with a window of this size. Leaving it by an exception calls on_error, if there is one."""
 
     def __init__(self, width, height, *flags, on_error=None):
         self.on_error = on_error
         self.profile = tempfile.mkdtemp(prefix="tombolo-browser-")
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
-        for line in self.driver.stdout:  # "ChromeDriver was started successfully on port 41234."
-            if "successfully on port" in line:
-                self.root = "http://127.0.0.1:" + line.strip().rstrip(".").split()[-1]
-                break
+        self.driver, self.root = start_driver()
         try:
             self.start(width, height, flags)
         except BaseException:
