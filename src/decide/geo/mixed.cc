@@ -317,7 +317,21 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   std::vector<MixedSplit> top;
   const auto limit = static_cast<size_t>(options.top);
   size_t wave = 1;
+  double not_looked_at =
+      std::numeric_limits<double>::infinity();  // the least bound of such a setting
   for (size_t begin = 0; begin < promises.size();) {
+    if (options.stop && options.stop()) {
+      result.stopped = true;
+      for (size_t i = begin; i < promises.size(); ++i) {
+        MixedFindings none;
+        none.all.cut = promises[i].first;
+        book.add(promises[i].second, none);
+      }
+      not_looked_at = std::min(not_looked_at, promises[begin].first);
+      break;
+    }
+    if (options.progress)
+      options.progress(static_cast<int64_t>(begin), static_cast<int64_t>(promises.size()));
     const double bar =
         top.size() == limit ? top.back().score : std::numeric_limits<double>::infinity();
     const size_t end = std::min(begin + wave, promises.size());
@@ -336,6 +350,12 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
       const auto [promise, setting] = promises[begin + i];
       MixedFindings& found = findings[i];
       if (found.with.empty() && found.all.cut == promise) ++result.settings_cut;
+      if (found.stopped) {
+        result.stopped = true;
+        not_looked_at = std::min(not_looked_at, promise);
+        found.all.cut = std::min(found.all.cut, promise);
+        for (MixedOutlook& each : found.with) each.cut = std::min(each.cut, promise);
+      }
       book.add(setting, found);
       result.evaluated += found.evaluated;
       result.feasible += found.feasible;
@@ -347,7 +367,10 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
     begin = end;
     wave = std::min(kWaveMax, wave * 2);
   }
+  if (top.empty() && result.stopped)
+    return failed(open.job.file + ": stopped before a plan was found", "a longer --time-limit");
   if (top.empty()) return fail(book.infeasible());
+  result.gap = std::max(0.0, 1 - not_looked_at / top.front().score);
   std::vector<Finalist> finalists;
   for (const MixedSplit& split : top) finalists.push_back({plan_of(open, law, split), split});
   result.finals = hold_finals_of(task, finalists);

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -88,6 +89,10 @@ struct MixedOptions {
   int threads = 1;
   bool prune = true;  // without, bounds cut nothing
   search::Finals finals;
+  std::function<void(int64_t done, int64_t all)> progress;  // of the settings, between waves
+  // Asked by all threads, at least at each order of the datacenters: true ends the search with the best
+  // so far, once there is one.
+  std::function<bool()> stop;
 };
 
 struct MixedResult {
@@ -99,6 +104,10 @@ struct MixedResult {
   std::vector<MixedWhyNot> why_not;
   search::FinalCounts finals;
   std::vector<std::string> notes;
+  // By how much a plan that was not looked at might score less, as a share of its score: 0 where the
+  // search came to its end.
+  double gap = 0;
+  bool stopped = false;
 };
 
 // Unusable: no model, parallelism that this search does not know, no datacenter, a fixed number

@@ -123,7 +123,7 @@ class SettingSearch {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [at_best, set] : sets) {
       set_ = set;
-      if (!memory_may_hold() || at_best == kInfinity || cut(at_best)) continue;
+      if (stopped() || !memory_may_hold() || at_best == kInfinity || cut(at_best)) continue;
       for (const std::vector<size_t>& order : orders_of(set_, transfer)) search_order(order);
     }
     return std::move(found_);
@@ -135,6 +135,11 @@ class SettingSearch {
     if (!(at_best > bar() * (1 + kRounding))) return false;
     note(&MixedOutlook::cut, at_best);
     return true;
+  }
+
+  bool stopped() {
+    found_.stopped = found_.stopped || (task_.options.stop && task_.options.stop());
+    return found_.stopped;
   }
 
   double bar() const {
@@ -201,6 +206,7 @@ class SettingSearch {
   // Datacenters order_[i ..] have their stages, `after` of them in all.
   void choose_stages(size_t i, int64_t after) {
     if (i == 0) return split_layers(after);
+    if (stopped()) return;
     const size_t z = order_[i - 1];
     StageRoom& room = rooms_[i - 1];
     const auto before = static_cast<int64_t>(i - 1);  // at least one stage each

@@ -36,6 +36,7 @@ struct MixedFindings {
   std::vector<MixedOutlook> with;  // by datacenter: plans that use it
   int64_t evaluated = 0, feasible = 0;
   int64_t layers_held = 0;  // where nothing fits: the most layers that memory held
+  bool stopped = false;     // not all was looked at
 };
 
 struct MixedTask {

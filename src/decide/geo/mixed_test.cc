@@ -317,6 +317,40 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
   }
 }
 
+// Stopped anywhere, the best so far and the gap say how good the best of all can be.
+TEST(Mixed, StoppedItSaysWhatIsLeftToWin) {
+  const plan::OpenJob open =
+      job_over({{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}}, 0.3);
+  const HandLaw law = law_with({0.7, 1.1, 1.3});
+  for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+    const auto whole = search_mixed(open, law, {.objective = objective});
+    ASSERT_TRUE(whole);
+    EXPECT_FALSE(whole->stopped);
+    EXPECT_EQ(whole->gap, 0);
+    const double best = whole->top.front().score;
+    int answers = 0;
+    bool ended = false;
+    for (int asks = 0; !ended; asks = asks * 5 / 4 + 1) {
+      int asked = 0;
+      MixedOptions options{.objective = objective};
+      options.stop = [&] { return ++asked > asks; };
+      const auto found = search_mixed(open, law, options);
+      if (!found) {
+        EXPECT_THAT(found.error().message, HasSubstr("stopped before a plan was found"));
+        EXPECT_EQ(answers, 0) << "there was one before";
+        continue;
+      }
+      ++answers;
+      ended = !found->stopped;
+      EXPECT_GE(found->top.front().score, best * (1 - 1e-9));
+      EXPECT_LE(found->top.front().score * (1 - found->gap), best * (1 + 1e-9)) << asks;
+      for (const MixedWhyNot& why : found->why_not)
+        EXPECT_THAT(why.reason, testing::Not(HasSubstr("no less when simulated"))) << why.family();
+    }
+    EXPECT_GT(answers, 5);
+  }
+}
+
 // Bounds count the gradients that the ends of a tied embedding send each other.
 TEST(Mixed, BoundsCutNoWinnerWithATiedEmbedding) {
   Random random(6);

@@ -140,6 +140,9 @@ std::vector<MixedWhyNot> MixedWhyNotBook::why_not(const MixedSplit& best) const 
     const double more = 100 * (why.score / best.score - 1);
     if (why.score == kInfinity) {
       why.reason = miss(family);
+    } else if (more < 0 && o.cut < o.found) {
+      why.reason = fmt::format("at least {}, {:.1f} % less: the search was stopped before it",
+                               score_text(objective, o.cut), -more);
     } else if (more < 0) {  // what the closed form puts first was simulated, and took longer
       why.reason = fmt::format("{} by the closed form, {:.1f} % less; no less when simulated",
                                score_text(objective, why.score), -more);
