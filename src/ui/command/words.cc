@@ -163,7 +163,7 @@ CLI::Option* add_time(CLI::App* words, const std::string& name, Seconds& value,
     value = *time;
   };
   return words->add_option_function<std::string>(name, read, text)
-      ->default_str(format(value))
+      ->default_str(value == Seconds{} ? "0 s" : format(value))
       ->type_name(fmt::format("TIME:TIME in [{} - {}]", least == Seconds{} ? "0 s" : format(least),
                               format(most)));
 }

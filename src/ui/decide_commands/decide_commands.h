@@ -28,8 +28,16 @@ struct PlanCommandOptions {
   int threads = 0;                                  // 0: as many as the machine has
   bool all_devices = false;                         // none may stay idle
   bool no_pruning = false;                          // evaluate every configuration
-  std::string out;        // plan.json or job.toml of the best; empty: none
-  std::string export_to;  // megatron or torchtitan; empty: neither
+  std::string out;                   // plan.json or job.toml of the best; empty: none
+  std::string export_to;             // megatron or torchtitan; empty: neither
+  bool across = false;               // compare the ways over several datacenters
+  double tokens = 0;                 // across: the target, of dense training; 0: none
+  std::string steps_factor = "law";  // across: law, or off
+  std::vector<int64_t> local_steps;  // across: between outer steps, beside 30
+  Seconds deadline;                  // across: to the target; 0: none
+  Dollars budget;                    // across: to the target; 0: none
+  int64_t way = 1;                   // across: the row that is written
+  Seconds time_limit;                // over several datacenters; 0: none
   bool json = false;
 };
 Status plan(const PlanCommandOptions& options, std::ostream& out);
@@ -75,6 +83,9 @@ Result<plan::Plan> simulatable(const plan::Job& job);
 // "(simulated)", and the closed form where it differs by more than search::kApart.
 std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form);
 Value finals_json(const search::FinalCounts& counts);
+
+// `tombolo plan --across` (decide/across/ways.h).
+Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options, std::ostream& out);
 
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/lone_number.h"
 #include "base/parallel.h"
 #include "base/text_table.h"
 #include "decide/search/best_plan.h"
@@ -17,6 +18,7 @@
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/search_end.h"
 #include "ui/decide_commands/with_strands.h"
 
 namespace tombolo::decide_commands {
@@ -272,6 +274,10 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
   mixed.search.threads = options.threads;
   mixed.search.prune = !options.no_pruning;
   mixed.search.finals = finals_of(options);
+  command::SearchBar bar;
+  mixed.search.progress = [&](int64_t done, int64_t all) { bar.show(done, all); };
+  const SearchEnd end(options.time_limit);
+  mixed.search.stop = [&] { return end.is_here(); };
   return plan_mixed(open, mixed, out);
 }
 
@@ -317,6 +323,24 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                     options.job));
   }
   const plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
+  if (options.tokens <= 0 && (options.deadline.value > 0 || options.budget.value > 0))
+    return unusable("--deadline and --budget are to a target, which is not said",
+                    "--across --tokens 2e12");
+  if (options.across) {
+    if (law != cost::Law::kTombolo)
+      return unusable("--across: ways are simulated, which the law tombolo prices",
+                      "--law tombolo");
+    if (options.all_devices || !options.export_to.empty())
+      return unusable(fmt::format("{} says nothing of --across, whose ways use what they need",
+                                  options.all_devices ? "--all-devices" : "--export"),
+                      "--out plan.json or job.toml");
+    return plan_across(open, options, out);
+  }
+  if (options.tokens > 0 || !options.local_steps.empty() || options.steps_factor != "law" ||
+      options.way > 1) {
+    return unusable("--tokens, --steps-factor, --local-steps and --way are of --across",
+                    "--across");
+  }
   if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
   BestPlan found;
   {
@@ -381,7 +405,43 @@ command::Command add_plan(CLI::App& app) {
   command::add_time(words, "--simulate-for", options->simulate_for,
                     "core time for simulating the last candidates; 0: rank by the closed form", 0_s,
                     86'400_s);
+  command::add_time(
+      words, "--time-limit", options->time_limit,
+      "over several datacenters: answer with the best so far; 0: search to the end. So "
+      "does Ctrl-C",
+      0_s, 1e6_s);
   command::add_threads(words, options->threads, 0);
+  command::heading(words, "Which way across datacenters");
+  words->add_flag("--across", options->across,
+                  "compare one datacenter alone, stages in different ones, and whole pipelines in "
+                  "each with every [exchange]");
+  words
+      ->add_option("--tokens", options->tokens,
+                   "also the time and the cost of so many tokens, as 2e12")
+      ->check(CLI::PositiveNumber);
+  command::add_time(words, "--deadline", options->deadline,
+                    "the target in so much time, as \"720 h\"; 0: any", 0_s, 1e9_s);
+  words
+      ->add_option_function<std::string>(
+          "--budget",
+          [options](const std::string& word) {
+            const Result<Dollars> budget = parse_lone_number<Dollars>(word, "USD");
+            if (!budget) throw CLI::ValidationError("--budget", budget.error().text());
+            options->budget = *budget;
+          },
+          "the target for so much, as \"50000 USD\"")
+      ->type_name("USD");
+  words->add_option("--way", options->way, "the row that --out writes")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  command::choices(
+      words->add_option("--steps-factor", options->steps_factor,
+                        "steps to the same loss: by their law, or as many in all modes"),
+      {"law", "off"});
+  words
+      ->add_option("--local-steps", options->local_steps,
+                   "also local steps with so many from one outer step to the next")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, plan::kLocalStepsMax));
   command::heading(words, command::kComesOut);
   words->add_option("--top", options->top, "how many layouts to show")->check(CLI::Range(1, 10000));
   words

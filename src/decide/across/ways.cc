@@ -1,0 +1,635 @@
+#include "decide/across/ways.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/parallel.h"
+#include "decide/geo/mixed.h"
+#include "decide/search/best_plan.h"
+#include "decide/search/space.h"
+#include "predict/cost/price_plan.h"
+#include "predict/cost/worth.h"
+#include "predict/sim/simulate.h"
+#include "spec/model/model.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::across {
+namespace {
+
+using plan::Exchange;
+using plan::ExchangeMode;
+
+// A job to simulate, and what it is called.
+struct Candidate {
+  WayKind kind = WayKind::kAlone;
+  std::string name;
+  plan::Job job;
+};
+
+double score(const Way& way, search::Objective objective) {
+  switch (objective) {
+    case search::Objective::kCost:
+      return way.cost ? way.cost_per_step()->value : INFINITY;
+    case search::Objective::kThroughput:
+    case search::Objective::kTime:
+      return way.time_per_step().value;
+  }
+  return INFINITY;
+}
+
+// What decides between ways that score alike.
+double other_score(const Way& way, search::Objective objective) {
+  return score(way, objective == search::Objective::kCost ? search::Objective::kTime
+                                                          : search::Objective::kCost);
+}
+
+bool is_within(const Way& way, const WayLimits& limits) {
+  const double cost = score(way, search::Objective::kCost);
+  return (!limits.time_per_step || way.time_per_step() <= *limits.time_per_step) &&
+         (!limits.cost_per_step || cost <= limits.cost_per_step->value);
+}
+
+Result<Way> simulated(const Candidate& candidate, const WaysOptions& options) {
+  const plan::Plan plan = TRY(cost::make_plan(candidate.job));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  Way way{.kind = candidate.kind, .name = candidate.name, .job = candidate.job};
+  way.job.parallelism.microbatches_per_replica = plan.parallelism.microbatches_per_replica;
+  way.job.parallelism.microbatches_by_speed = false;
+  way.iteration = seconds(TRY(sim::iteration_time(plan)));
+  way.devices = plan.devices();
+  const cost::Worth worth = cost::worth_of(plan, way.iteration);
+  way.tokens_per_s = worth.tokens_per_s;
+  way.mfu = worth.mfu;
+  way.cost = worth.cost.total();
+  for (const ledger::WanFlow& flow : worth.ledger.wan()) way.across = way.across + flow.bytes();
+  way.memory = cost::memory_peak(plan, schedule::peak_memory(plan, schedule)).bytes;
+  std::map<std::string, int64_t> where;
+  for (const layout::Placement& rank : plan.ranks) where[rank.datacenter] += rank.shards;
+  std::vector<std::string> places;
+  for (const auto& [name, count] : where) {
+    way.datacenters.push_back(name);
+    places.push_back(fmt::format("{} {}", name, count));
+  }
+  const layout::Parallelism& p = way.job.parallelism;
+  way.layout = fmt::format("{}: tensor {}, pipeline {}, data {}", fmt::join(places, ", "), p.tensor,
+                           p.pipeline, p.data);
+  if (p.context > 1) way.layout += fmt::format(", context {}", p.context);
+  if (p.expert > 1) way.layout += fmt::format(", expert {}", p.expert);
+  if (p.virtual_stages > 1) way.layout += fmt::format(", virtual stages {}", p.virtual_stages);
+  if (p.zero > 0) way.layout += fmt::format(", zero {}", p.zero);
+  const model::Recompute recompute = plan.training.recompute;
+  if (recompute != model::Recompute::kNone)
+    way.layout += fmt::format(", recompute {}", to_name(recompute));
+  way.layout += fmt::format("; microbatches of {}", plan.training.micro_batch);
+  if (candidate.kind == WayKind::kHomes && options.count_steps && way.job.exchange) {
+    way.steps = steps_factor(*way.job.exchange, std::ssize(way.datacenters),
+                             model::parameters(*way.job.model));
+  }
+  way.within = is_within(way, options.limits);
+  return way;
+}
+
+// Best first: those within the limits, by the objective; of each run of ways within kTie of its first,
+// by the other one.
+void put_in_order(std::vector<Way>& ways, search::Objective objective) {
+  const auto by = [](const auto& key) {
+    return [key](const Way& a, const Way& b) { return key(a) < key(b); };
+  };
+  std::sort(ways.begin(), ways.end(), by([&](const Way& way) {
+              return std::tuple(!way.within, score(way, objective), other_score(way, objective),
+                                way.across.value, way.devices, way.name, way.layout);
+            }));
+  for (auto first = ways.begin(); first != ways.end();) {
+    const double most = score(*first, objective) * (1 + kTie);
+    const auto end = std::find_if(first, ways.end(), [&](const Way& way) {
+      return way.within != first->within || score(way, objective) > most;
+    });
+    std::stable_sort(first, end, by([&](const Way& way) { return other_score(way, objective); }));
+    first = end;
+  }
+}
+
+// Whether no other is at least as fast and as cheap, and better in one of them.
+void mark_front(std::vector<Way>& ways) {
+  const auto key = [](const Way& way) {
+    return std::pair(score(way, search::Objective::kTime), score(way, search::Objective::kCost));
+  };
+  for (Way& way : ways) {
+    way.on_front =
+        way.within && std::none_of(ways.begin(), ways.end(), [&](const Way& other) {
+          const auto [time, cost] = key(other);
+          const auto [own_time, own_cost] = key(way);
+          return time <= own_time && cost <= own_cost && (time < own_time || cost < own_cost);
+        });
+  }
+}
+
+// The datacenters of these indices, and the links between them.
+cluster::Cluster part_of(const cluster::Cluster& cluster, const std::vector<size_t>& indices) {
+  cluster::Cluster part = cluster;
+  part.datacenters.clear();
+  std::set<std::string> names;
+  for (const size_t i : indices) {
+    part.datacenters.push_back(cluster.datacenters[i]);
+    names.insert(cluster.datacenters[i].name);
+  }
+  std::erase_if(part.wan, [&](const cluster::WanLink& link) {
+    return !names.contains(link.between[0]) || !names.contains(link.between[1]);
+  });
+  return part;
+}
+
+std::vector<std::vector<size_t>> subsets_of(size_t count) {
+  std::vector<std::vector<size_t>> out;
+  if (count > kSubsetsOf) {
+    for (size_t left_out = 0; left_out <= count; ++left_out) {
+      out.emplace_back();
+      for (size_t i = 0; i < count; ++i)
+        if (i != left_out) out.back().push_back(i);
+    }
+    return out;
+  }
+  for (uint64_t set = 1; set < uint64_t{1} << count; ++set) {
+    std::vector<size_t> members;
+    for (size_t i = 0; i < count; ++i)
+      if (set >> i & 1) members.push_back(i);
+    if (members.size() > 1) out.push_back(std::move(members));
+  }
+  return out;
+}
+
+// Whether each pair has a link: gradients go around all datacenters, or from each to each.
+bool all_joined(const cluster::Cluster& cluster) {
+  for (size_t a = 0; a < cluster.datacenters.size(); ++a) {
+    for (size_t b = a + 1; b < cluster.datacenters.size(); ++b) {
+      if (!cluster.link(cluster.datacenters[a].name, cluster.datacenters[b].name)) return false;
+    }
+  }
+  return true;
+}
+
+bool is_alike(const cluster::Cluster& cluster) {
+  return std::all_of(cluster.datacenters.begin(), cluster.datacenters.end(), [&](const auto& each) {
+    return each.device.name == cluster.datacenters[0].device.name;
+  });
+}
+
+// The layout of one datacenter in each of the subset, as many pipelines as its devices hold.
+std::optional<plan::Job> at_home(const plan::Job& job, const plan::Job& layout,
+                                 const std::vector<size_t>& subset) {
+  plan::Job out = job;
+  out.cluster = part_of(job.cluster, subset);
+  out.parallelism = layout.parallelism;
+  out.training = layout.training;
+  out.training.global_batch = job.training.global_batch;
+  layout::Parallelism& p = out.parallelism;
+  const int64_t devices = p.tensor * p.context * p.pipeline;
+  p.datacenter_per_replica.clear();
+  for (const cluster::Datacenter& each : out.cluster.datacenters) {
+    const int64_t held = each.devices() / devices;
+    if (held == 0) return std::nullopt;
+    p.datacenter_per_replica.insert(p.datacenter_per_replica.end(), static_cast<size_t>(held),
+                                    each.name);
+  }
+  p.data = std::ssize(p.datacenter_per_replica);
+  if (p.data < p.expert / p.context) return std::nullopt;
+  p.datacenter_per_stage.clear();
+  const int64_t microbatches = job.training.global_batch / out.training.micro_batch;
+  if (microbatches < p.data) return std::nullopt;
+  p.microbatches_by_speed = !is_alike(out.cluster) || microbatches % p.data != 0;
+  return out;
+}
+
+class Search {
+ public:
+  Search(const plan::OpenJob& open, const WaysOptions& options) : open_(open), options_(options) {}
+
+  Result<Ways> run() {
+    TRY(check());
+    alone();
+    simulate();
+    for (const bool local : {false, true}) {
+      homes(local);
+      simulate();
+    }
+    stages();
+    simulate();
+    rank();
+    if (ways_.ways.empty()) return no_way();
+    if (options_.rates && ways_.ways.front().within) by_rate();
+    return std::move(ways_);
+  }
+
+ private:
+  bool stopped() {
+    ways_.stopped = ways_.stopped || (options_.stop && options_.stop());
+    return ways_.stopped;
+  }
+
+  Status check() const {
+    if (!open_.job.model)
+      return unusable(fmt::format("{}: has no [model], whose layouts are compared", open_.job.file),
+                      "a [model]");
+    if (open_.job.cluster.datacenters.size() < 2)
+      return unusable(
+          fmt::format("{}: --across compares ways between datacenters; the cluster has one",
+                      open_.job.file),
+          "tombolo plan without --across, or a second [[cluster.datacenter]]");
+    if (!open_.job.parallelism.datacenter_per_replica.empty() ||
+        !open_.job.parallelism.datacenter_per_stage.empty())
+      return unusable(fmt::format("{}: [parallelism] says where pipelines lie, which --across asks",
+                                  open_.job.file),
+                      "leaving out datacenter_per_stage and datacenter_per_replica");
+    return {};
+  }
+
+  void miss(const std::string& name, const Error& error) {
+    std::string reason = error.message;
+    const std::string prefix = open_.job.file + ": ";
+    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+    misses_.try_emplace(name, reason.substr(0, reason.find('\n')));
+  }
+
+  void add(WayKind kind, std::string name, plan::Job job) {
+    candidates_.push_back({kind, std::move(name), std::move(job)});
+  }
+
+  void alone() {
+    const cluster::Cluster& cluster = open_.job.cluster;
+    const size_t count = cluster.datacenters.size();
+    std::vector<std::optional<Result<search::BestPlan>>> found(count);
+    parallel_for(count, options_.threads, [&](size_t i) {
+      plan::OpenJob one = open_;
+      one.job.cluster = part_of(cluster, {i});
+      one.job.exchange.reset();
+      found[i] = best_layouts(one);
+    });
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = cluster.datacenters[i].name + " alone";
+      if (!*found[i]) {
+        miss(name, found[i]->error());
+        continue;
+      }
+      for (const search::RankedPlan& plan : (*found[i])->top) add(WayKind::kAlone, name, plan.job);
+    }
+  }
+
+  // Those of each datacenter for one of `parts` parts of the batch.
+  const std::vector<std::vector<plan::Job>>& layouts_for(int64_t parts) {
+    const auto [at, is_new] = layouts_.try_emplace(parts);
+    std::vector<std::vector<plan::Job>>& layouts = at->second;
+    if (!is_new) return layouts;
+    const int64_t batch = open_.job.training.global_batch;
+    const int64_t part = batch % parts == 0 ? batch / parts : batch;
+    layouts.resize(open_.job.cluster.datacenters.size());
+    parallel_for(layouts.size(), options_.threads, [&](size_t i) {
+      // With replicas elsewhere gradients are not sharded among them (docs/laws/zero.md).
+      for (const int64_t zero : {0, 1}) {
+        if (open_.fixed.zero && *open_.fixed.zero != zero) continue;
+        plan::OpenJob one = open_;
+        one.job.cluster = part_of(open_.job.cluster, {i});
+        one.job.exchange.reset();
+        one.job.training.global_batch = part;
+        one.fixed.zero = zero;
+        one.fixed.data.reset();  // is of all datacenters together
+        const auto found = best_layouts(one);
+        if (!found) continue;
+        for (const search::RankedPlan& plan : found->top) layouts[i].push_back(plan.job);
+      }
+    });
+    return layouts;
+  }
+
+  // The layouts of each of the subset, in all of it. Pipelines elsewhere leave a datacenter its part of
+  // the batch: a half of it, a quarter, and so on, so that what divides the batch divides the part. Where
+  // speeds differ, so that parts do, also those for small parts: their microbatches can be divided.
+  std::vector<plan::Job> jobs_of(const std::vector<size_t>& subset, const cluster::Cluster& part) {
+    std::vector<int64_t> parts{static_cast<int64_t>(std::bit_ceil(subset.size()))};
+    if (!is_alike(part)) parts.push_back(4 * parts.front());
+    std::vector<plan::Job> jobs;
+    for (const int64_t each : parts) {
+      for (const size_t i : subset) {
+        for (const plan::Job& layout : layouts_for(each)[i]) {
+          std::optional<plan::Job> job = at_home(open_.job, layout, subset);
+          if (job && job->parallelism.data != open_.fixed.data.value_or(job->parallelism.data))
+            continue;
+          const bool is_new = job && std::none_of(jobs.begin(), jobs.end(), [&](const auto& other) {
+                                return is_twin(other, *job);
+                              });
+          if (is_new) jobs.push_back(std::move(*job));
+        }
+      }
+    }
+    return jobs;
+  }
+
+  Result<search::BestPlan> best_layouts(const plan::OpenJob& open) const {
+    return search::best_plan(open, {.objective = options_.objective,
+                                    .top = options_.layouts,
+                                    .threads = 1,
+                                    .with_band = false,
+                                    .finals = {},
+                                    .limits = {},
+                                    .progress = {}});
+  }
+
+  // Each subset on its own, so that nothing is slower than with a datacenter left out.
+  void stages() {
+    const std::string name = "stages across";
+    for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
+      if (stopped()) return;
+      plan::OpenJob several = open_;
+      several.job.exchange.reset();
+      several.job.cluster = part_of(open_.job.cluster, subset);
+      stages_of(several, name);
+    }
+  }
+  void stages_of(const plan::OpenJob& several, const std::string& name) {
+    for (const int top : kMixedTops) {
+      const auto found = geo::search_mixed(several, {.objective = options_.objective,
+                                                     .top = top,
+                                                     .threads = options_.threads,
+                                                     .finals = {},
+                                                     .progress = {},
+                                                     .stop = options_.stop});
+      if (!found) return miss(name, found.error());
+      int added = 0;
+      for (const geo::MixedPlan& plan : found->top) {
+        std::set<std::string> used;
+        for (const geo::MixedStage& stage : plan.stages) used.insert(stage.datacenter);
+        if (used.size() < 2 || ++added > options_.layouts) continue;
+        add(WayKind::kStages, name, geo::with_plan(several.job, plan));
+      }
+      if (added > 0 || found->stopped) return;
+    }
+    misses_.try_emplace(name,
+                        fmt::format("the {} best plans of the closed form stay in one datacenter",
+                                    kMixedTops.back()));
+  }
+
+  // Of a subset's jobs those that were best in the modes played so far, for local steps.
+  std::vector<plan::Job> best_of(std::vector<plan::Job> jobs,
+                                 const std::vector<std::string>& names) {
+    std::vector<const Way*> played;
+    for (const Way& way : played_) {
+      if (way.kind == WayKind::kHomes && way.datacenters == names) played.push_back(&way);
+    }
+    std::sort(played.begin(), played.end(),
+              [](const Way* a, const Way* b) { return a->iteration < b->iteration; });
+    std::vector<plan::Job> out;
+    for (const Way* way : played) {
+      if (out.size() == kLocalLayouts) break;
+      const auto same = std::find_if(jobs.begin(), jobs.end(),
+                                     [&](const plan::Job& job) { return is_twin(job, way->job); });
+      if (same == jobs.end()) continue;
+      out.push_back(std::move(*same));
+      jobs.erase(same);
+    }
+    return out.empty() ? jobs : out;
+  }
+
+  // But for how the batch is divided, which is found when a Plan is made.
+  static bool is_twin(const plan::Job& a, const plan::Job& b) {
+    const auto key = [](const plan::Job& job) {
+      layout::Parallelism p = job.parallelism;
+      p.microbatches_per_replica.clear();
+      p.microbatches_by_speed = false;
+      return p;
+    };
+    return a.training == b.training && key(a) == key(b);
+  }
+
+  void homes(bool local) {
+    for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
+      const cluster::Cluster part = part_of(open_.job.cluster, subset);
+      const bool joined = all_joined(part);
+      std::vector<std::string> names;
+      for (const cluster::Datacenter& each : part.datacenters) names.push_back(each.name);
+      std::sort(names.begin(), names.end());
+      if (stopped()) return;
+      std::vector<plan::Job> jobs = jobs_of(subset, part);
+      if (local) jobs = best_of(std::move(jobs), names);
+      for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
+        if (exchange.is_local() != local) continue;
+        const std::string name = "gradients across, " + exchange_text(exchange);
+        if (!joined) {
+          misses_.try_emplace(
+              name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));
+          continue;
+        }
+        if (jobs.empty())
+          misses_.try_emplace(
+              name, "no pipeline fits in each datacenter, as [parallelism] and the batch want it");
+        for (plan::Job job : jobs) {
+          job.exchange = exchange;
+          add(WayKind::kHomes, name, std::move(job));
+        }
+      }
+    }
+  }
+
+  // What was added since the last time.
+  void simulate() {
+    std::vector<std::optional<Result<Way>>> all(candidates_.size());
+    const auto step = static_cast<size_t>(std::max(1, options_.threads));
+    for (size_t begin = 0; begin < all.size() && !stopped(); begin += step) {
+      const size_t end = std::min(all.size(), begin + step);
+      parallel_for(end - begin, options_.threads,
+                   [&](size_t i) { all[begin + i] = simulated(candidates_[begin + i], options_); });
+      if (options_.progress) options_.progress(static_cast<int64_t>(end), std::ssize(all));
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!all[i]) {
+        misses_.try_emplace(candidates_[i].name, "stopped before it was simulated");
+      } else if (*all[i]) {
+        ++ways_.simulated;
+        played_.push_back(std::move(**all[i]));
+      } else {
+        miss(candidates_[i].name, all[i]->error());
+      }
+    }
+    candidates_.clear();
+  }
+
+  // The best of each name, best first.
+  void rank() {
+    put_in_order(played_, options_.objective);
+    std::set<std::string> names;
+    for (const Way& way : played_) {
+      if (names.insert(way.name).second) ways_.ways.push_back(way);
+    }
+    mark_front(ways_.ways);
+    for (const auto& [name, reason] : misses_) {
+      if (!names.contains(name)) ways_.no_ways.push_back({name, reason});
+    }
+  }
+
+  tl::unexpected<Error> no_way() const {
+    if (ways_.stopped)
+      return failed(open_.job.file + ": stopped before a way was simulated",
+                    "a longer --time-limit");
+    std::string text = open_.job.file + ": there is no way to train this job";
+    for (const NoWay& each : ways_.no_ways)
+      text += fmt::format("\n  {}: {}", each.name, each.reason);
+    return infeasible(text, "more devices, or devices with more memory");
+  }
+
+  // What a way takes where all WAN rates are so many times what they are. Layouts stay.
+  Way at_rate(Way way, double factor) const {
+    plan::Job job = way.job;
+    for (cluster::WanLink& link : job.cluster.wan) {
+      link.node_pair_limit = link.node_pair_limit * factor;
+      if (link.path_limit) link.path_limit = *link.path_limit * factor;
+    }
+    const Result<plan::Plan> plan = cost::make_plan(job);
+    const Result<SimDuration> time =
+        plan ? sim::iteration_time(*plan) : Result<SimDuration>(tl::unexpected(plan.error()));
+    way.iteration = time ? seconds(*time) : Seconds{INFINITY};
+    if (time) way.cost = cost::worth_of(*plan, way.iteration).cost.total();
+    way.within = is_within(way, options_.limits);
+    return way;
+  }
+
+  // Where a way takes as long at a lower and at a higher rate, it does so between them.
+  const Way* between(size_t way, double factor) const {
+    const auto above = at_rates_[way].lower_bound(factor);
+    if (above == at_rates_[way].begin() || above == at_rates_[way].end()) return nullptr;
+    const Way& lower = std::prev(above)->second;
+    const bool flat = lower.iteration < above->second.iteration * 1.002 &&
+                      above->second.iteration < lower.iteration * 1.002;
+    return flat ? &above->second : nullptr;
+  }
+
+  // Who wins there, "" where none is within the limits. A way takes at least what it takes at a higher rate, so that most are not played.
+  std::string winner(double factor) {
+    std::vector<size_t> order(ways_.ways.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto bound = [&](size_t way) {
+      const auto above = at_rates_[way].lower_bound(factor);
+      return above == at_rates_[way].end() ? 0.0 : score(above->second, options_.objective);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return bound(a) < bound(b); });
+    std::vector<Way> all;
+    double best = INFINITY;  // of those within the limits
+    const auto step = static_cast<size_t>(std::max(1, options_.threads));
+    for (size_t begin = 0; begin < order.size(); begin += step) {
+      if (bound(order[begin]) > best * (1 + kTie)) break;
+      const size_t end = std::min(order.size(), begin + step);
+      std::vector<Way> played(end - begin);
+      parallel_for(played.size(), options_.threads, [&](size_t i) {
+        const size_t at = order[begin + i];
+        const Way& way = ways_.ways[at];
+        const Way* known = way.kind == WayKind::kAlone || factor == 1 ? &way : between(at, factor);
+        played[i] = known ? *known : at_rate(way, factor);
+      });
+      for (size_t i = 0; i < played.size(); ++i) {
+        if (played[i].within) best = std::min(best, score(played[i], options_.objective));
+        at_rates_[order[begin + i]].insert_or_assign(factor, played[i]);
+        all.push_back(std::move(played[i]));
+      }
+    }
+    put_in_order(all, options_.objective);
+    return all.front().within ? all.front().name : "";
+  }
+
+  // Winners on a grid of factors, from the highest one, and by halving between two that differ where the
+  // other one begins.
+  void by_rate() {
+    for (const Way& way : ways_.ways) at_rates_.push_back({{1.0, way}});
+    std::vector<std::pair<double, std::string>> grid;
+    for (double factor = 64; factor >= 1.0 / 64; factor /= 8) {
+      if (stopped()) return;
+      grid.emplace(grid.begin(), factor, winner(factor));
+    }
+    ways_.by_rate.push_back({0, grid.front().second});
+    for (size_t i = 1; i < grid.size(); ++i) refine(grid[i - 1], grid[i]);
+    if (ways_.stopped) ways_.by_rate.clear();
+  }
+  void refine(const std::pair<double, std::string>& low,
+              const std::pair<double, std::string>& high) {
+    if (low.second == high.second || stopped()) return;
+    if (high.first / low.first < 1.05) {
+      ways_.by_rate.push_back({std::sqrt(low.first * high.first), high.second});
+      return;
+    }
+    const double middle = std::sqrt(low.first * high.first);
+    const std::pair<double, std::string> between{middle, winner(middle)};
+    refine(low, between);
+    refine(between, high);
+  }
+
+  // Of the plans with stages, so many are looked at for some that lie in several datacenters.
+  static constexpr std::array<int, 2> kMixedTops{40, 2000};
+
+  const plan::OpenJob& open_;
+  const WaysOptions& options_;
+  // To be repeated in others: by parts of the batch, by datacenter.
+  std::map<int64_t, std::vector<std::vector<plan::Job>>> layouts_;
+  std::vector<Candidate> candidates_;  // to be simulated
+  std::vector<Way> played_;
+  std::map<std::string, std::string> misses_;
+  Ways ways_;
+  std::vector<std::map<double, Way>> at_rates_;  // what has been played, by way and by factor
+};
+
+}  // namespace
+
+Result<Ways> ways_across(const plan::OpenJob& open, const WaysOptions& options) {
+  return Search(open, options).run();
+}
+
+std::vector<Exchange> exchange_grid(const std::optional<Exchange>& own,
+                                    const std::vector<int64_t>& local_steps) {
+  std::vector<Exchange> grid;
+  const auto add = [&](Exchange exchange) {
+    if (std::find(grid.begin(), grid.end(), exchange) == grid.end()) grid.push_back(exchange);
+  };
+  if (own) add(*own);
+  add({});
+  Exchange sparse{.mode = ExchangeMode::kSparse};
+  add(sparse);
+  sparse.select = plan::Select::kChunks;
+  add(sparse);
+  std::vector<int64_t> all_steps{30};
+  all_steps.insert(all_steps.end(), local_steps.begin(), local_steps.end());
+  for (const int64_t steps : all_steps) {
+    Exchange local{.mode = ExchangeMode::kLocal};
+    local.steps = steps;
+    add(local);
+    if (steps >= 4) {
+      local.fragments = 4;
+      add(local);
+    }
+    Exchange sparse_local{.mode = ExchangeMode::kSparseLocal, .select = plan::Select::kChunks};
+    sparse_local.steps = steps;
+    add(sparse_local);
+  }
+  return grid;
+}
+
+std::string exchange_text(const Exchange& exchange) {
+  std::string text(to_name(exchange.mode));
+  if (exchange.keeps_residuals()) {
+    text += exchange.selects_chunks() ? " chunks" : " blocks";
+    text += fmt::format(" {:.3g} %", 100 * exchange.density_in_use());
+  }
+  if (exchange.is_sparse() && exchange.staleness_in_use() == 0) text += ", no staleness";
+  if (exchange.is_local()) text += fmt::format(", {} steps", exchange.steps_in_use());
+  if (exchange.is_local() && exchange.fragments_in_use() > 1)
+    text += fmt::format(" in {} fragments", exchange.fragments_in_use());
+  if ((exchange.is_local() || exchange.is_sparse()) && exchange.values)
+    text += fmt::format(", {}", to_name(*exchange.values));
+  return text;
+}
+
+}  // namespace tombolo::across

@@ -1,0 +1,124 @@
+// Which way across: one job on several datacenters, in every way that a Plan can hold.
+//
+//   one datacenter alone          the others stay idle; parallelism as search::best_plan finds it
+//   stages in different ones      activations cross the WAN; geo::search_mixed
+//   whole pipelines in each       gradients cross it, in each mode of [exchange]; layouts of one
+//                                 datacenter, repeated in all of them or in a subset
+//
+// All are simulated, so that each row is what `tombolo simulate` says of its job. They are compared by
+// time (or cost) to the same loss: the iteration times the steps that its mode needs (steps_factor.h).
+// Of ways within kTie of each other the cheaper is taken, or by cost the faster: what a law cannot tell
+// apart is no reason to pay.
+//
+// The space of whole pipelines: subsets of two and more datacenters (of more than kSubsetsOf, all and
+// all but one), the `layouts` best layouts of each datacenter alone with its part of the batch, and the
+// settings of exchange_grid(). Of unlike datacenters each takes a share by its speed. Layouts are chosen
+// by their time in one datacenter, so a layout that is good only with a slow exchange may be missed. Local
+// steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes.
+// Stages in different datacenters are searched in the same subsets, each on its own.
+//
+// Cost: a search per datacenter, one over all of them, and some milliseconds to a second for each
+// simulation.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "decide/across/steps_factor.h"
+#include "decide/search/search.h"
+#include "spec/plan/open_job.h"
+
+namespace tombolo::across {
+
+enum class WayKind {
+  kAlone,   // one datacenter
+  kStages,  // stages of a pipeline in different datacenters
+  kHomes,   // whole pipelines in each datacenter
+};
+constexpr auto enum_names(WayKind) {
+  return std::to_array<EnumName<WayKind>>(
+      {{WayKind::kAlone, "alone"}, {WayKind::kStages, "stages"}, {WayKind::kHomes, "homes"}});
+}
+
+struct Way {
+  WayKind kind = WayKind::kAlone;
+  std::string name;    // "ashburn alone", "stages across", "gradients across, local 30"
+  std::string layout;  // "ashburn 16: tensor 4, data 4, ..."
+  plan::Job job;       // with everything explicit: estimate, simulate and train take it
+  std::vector<std::string> datacenters;
+  int64_t devices = 0;
+
+  Seconds iteration;  // simulated
+  std::optional<double> tokens_per_s, mfu;
+  Bytes memory;                 // of the fullest device
+  Bytes across;                 // between datacenters, an iteration
+  std::optional<Dollars> cost;  // of an iteration; none where a datacenter names no price
+  StepsFactor steps;
+  bool within = true;     // the limits of the options
+  bool on_front = false;  // no other way is both faster and cheaper
+
+  // What a dense iteration is worth takes so long, and costs so much.
+  Seconds time_per_step() const { return iteration * steps.factor; }
+  std::optional<Dollars> cost_per_step() const {
+    return cost ? std::optional(*cost * steps.factor) : std::nullopt;
+  }
+};
+
+struct NoWay {
+  std::string name;
+  std::string reason;
+};
+
+// From this factor of every WAN rate on, up to the next one's, `name` is the best of what was compared;
+// empty: none is within the limits.
+struct WayRange {
+  double from = 0;
+  std::string name;
+};
+
+// Of what a dense iteration is worth. Ways beyond come last.
+struct WayLimits {
+  std::optional<Seconds> time_per_step;
+  std::optional<Dollars> cost_per_step;  // a way without a price is beyond
+};
+
+struct WaysOptions {
+  search::Objective objective = search::Objective::kTime;
+  WayLimits limits;
+  int threads = 1;
+  bool count_steps = true;           // false: all modes need as many
+  std::vector<int64_t> local_steps;  // between outer steps, beside 30
+  int layouts = 6;                   // of each datacenter, of stages across, repeated in others
+  bool rates = true;                 // find `by_rate`
+  std::function<void(int64_t done, int64_t all)> progress;
+  // Asked by all threads now and then: true ends the search with what there is.
+  std::function<bool()> stop;
+};
+
+struct Ways {
+  std::vector<Way> ways;          // the best of each name, best first; never empty
+  std::vector<NoWay> no_ways;     // names of which nothing fits, with the reason
+  std::vector<WayRange> by_rate;  // ascending, the first from 0; layouts as found, WAN rates scaled
+  int64_t simulated = 0;
+  bool stopped = false;  // before all was compared
+};
+
+// Unusable: no model, what all searches refuse. Infeasible: there is no way, with the closest miss of
+// each. Failed: stopped before there was one. Where no way is within the limits, the first is not.
+Result<Ways> ways_across(const plan::OpenJob& open, const WaysOptions& options);
+
+// The settings that are tried: the job's own first, where it has any.
+std::vector<plan::Exchange> exchange_grid(const std::optional<plan::Exchange>& own,
+                                          const std::vector<int64_t>& local_steps);
+// "dense", "sparse 1 %", "sparse chunks", "local 30", "local 30 in 4 fragments", "sparse-local 30".
+std::string exchange_text(const plan::Exchange& exchange);
+
+inline constexpr size_t kSubsetsOf = 4;
+inline constexpr double kTie = 0.005;
+inline constexpr size_t kLocalLayouts = 3;
+
+}  // namespace tombolo::across

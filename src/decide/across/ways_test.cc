@@ -1,0 +1,287 @@
+#include "decide/across/ways.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+
+namespace tombolo::across {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two datacenters of `nodes` nodes with 8 GPUs, `rate` between two nodes.
+std::string two(const std::string& rate, int nodes = 1, const std::string& more = "",
+                const std::string& second = "h100-80g") {
+  std::string text = R"([model]
+layers = 8
+hidden = 2048
+heads = 16
+sequence = 2048
+vocabulary = 32000
+[training]
+global_batch = 16
+)";
+  for (const auto& [name, device] :
+       {std::pair("ashburn", std::string("h100-80g")), std::pair("dublin", second)}) {
+    text += fmt::format(
+        "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"{}\"\nnodes = {}\ndevices_per_node = 8\n"
+        "price = \"2.50 USD/device-hour\"\n"
+        "scale_up = {{ domain = 8, bandwidth = \"450 GBps\", latency = \"1 us\" }}\n"
+        "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n",
+        name, device, nodes);
+  }
+  return text +
+         fmt::format(
+             "[[cluster.wan]]\nbetween = [\"ashburn\", \"dublin\"]\n"
+             "one_way_latency = \"30 ms\"\nnode_pair_limit = \"{}\"\nprice = \"0.05 USD/GB\"\n",
+             rate) +
+         more;
+}
+
+// Few layouts, and no break-even: what is compared is what matters here.
+constexpr int kLayouts = 2;
+
+Result<Ways> ways(const std::string& text,
+                  WaysOptions options = {.layouts = kLayouts, .rates = false}) {
+  const auto open = plan::parse_open_job(text, "job.toml");
+  if (!open) return tl::unexpected(open.error());
+  return ways_across(*open, options);
+}
+
+const Way* find(const Ways& found, const std::string& name) {
+  for (const Way& way : found.ways)
+    if (way.name == name) return &way;
+  return nullptr;
+}
+
+TEST(Ways, EachIsWhatSimulateSaysOfItsJob) {
+  const auto found = ways(two("10 Gbps"));
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_GE(found->ways.size(), 8u);
+  for (const Way& way : found->ways) {
+    const auto plan = cost::make_plan(way.job);
+    ASSERT_TRUE(plan) << way.name << plan.error().text();
+    EXPECT_EQ(seconds(sim::simulate(*plan)->iteration), way.iteration) << way.name;
+    EXPECT_EQ(plan->devices(), way.devices);
+    EXPECT_LE(way.devices, 16);
+  }
+}
+
+TEST(Ways, AreInTheOrderOfTimeToTheSameLoss) {
+  const auto found = ways(two("1 Gbps"));
+  ASSERT_TRUE(found) << found.error().text();
+  for (size_t i = 1; i < found->ways.size(); ++i)
+    EXPECT_LE(found->ways[i - 1].time_per_step(), found->ways[i].time_per_step() * (1 + kTie));
+  for (const Way& way : found->ways)
+    EXPECT_DOUBLE_EQ(way.time_per_step().value, way.iteration.value * way.steps.factor);
+  const auto same =
+      ways(two("1 Gbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+  ASSERT_TRUE(same);
+  for (const Way& way : same->ways) EXPECT_EQ(way.steps.factor, 1);
+}
+
+// Bytes by hand: nothing of a job in one place, 2 bytes of a gradient there and back of dense sums.
+TEST(Ways, SayWhatCrosses) {
+  const auto found = ways(two("10 Gbps"));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(find(*found, "ashburn alone")->across, Bytes{});
+  const Way* dense = find(*found, "gradients across, dense");
+  const Way* local = find(*found, "gradients across, local, 30 steps");
+  ASSERT_TRUE(dense && local);
+  EXPECT_GT(dense->across.value, 0);
+  EXPECT_LT(local->across.value, dense->across.value / 10);
+}
+
+// A line that carries nothing leaves one datacenter alone; one like a datacenter's own network does not.
+TEST(Ways, AThinLineIsNotCrossedAndAThickOneIs) {
+  const auto thin =
+      ways(two("1 Mbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+  ASSERT_TRUE(thin) << thin.error().text();
+  EXPECT_EQ(thin->ways.front().kind, WayKind::kAlone) << thin->ways.front().name;
+  const auto thick =
+      ways(two("400 Gbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+  ASSERT_TRUE(thick);
+  EXPECT_EQ(thick->ways.front().kind, WayKind::kHomes) << thick->ways.front().name;
+  EXPECT_EQ(thick->ways.front().devices, 16);
+}
+
+// Left out, a datacenter makes nothing faster: each subset is among the ways.
+TEST(Ways, AreNoWorseThanWithADatacenterLess) {
+  for (const char* rate : {"10 Mbps", "1 Gbps", "50 Gbps"}) {
+    const auto both = ways(two(rate));
+    ASSERT_TRUE(both);
+    for (const char* name : {"ashburn alone", "dublin alone"})
+      EXPECT_LE(both->ways.front().time_per_step(), find(*both, name)->time_per_step() * (1 + kTie))
+          << rate;
+  }
+}
+
+TEST(Ways, UnlikeDatacentersShareTheBatchBySpeed) {
+  std::string text = two("100 Gbps", 1, "", "a100-80g");
+  text.replace(text.find("hidden = 2048"), 13, "hidden = 8192");
+  const auto found = ways(text);
+  ASSERT_TRUE(found) << found.error().text();
+  bool divided = false;
+  for (const Way& way : found->ways) {
+    const auto& each = way.job.parallelism.microbatches_per_replica;
+    if (each.empty()) continue;
+    divided = true;
+    EXPECT_GT(each.front(), each.back()) << "the H100s are in front";
+  }
+  EXPECT_TRUE(divided);
+}
+
+// Of ways that take as long the cheaper is in front.
+TEST(Ways, TiesGoToTheCheaperOne) {
+  std::string text = two("1 Mbps");
+  for (const char* cheaper : {"ashburn", "dublin"}) {
+    std::string priced = text;
+    priced.replace(priced.find("2.50", priced.find(cheaper)), 4, "2.40");
+    const auto found = ways(priced, {.count_steps = false, .layouts = 1, .rates = false});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->ways[0].name, cheaper + std::string(" alone"));
+    EXPECT_EQ(found->ways[0].iteration, found->ways[1].iteration);
+    EXPECT_LT(*found->ways[0].cost, *found->ways[1].cost);
+  }
+}
+
+TEST(Ways, OnTheFrontIsWhatNoneBeatsInTimeAndCost) {
+  const auto found = ways(two("10 Gbps"), {.layouts = 1, .rates = false});
+  ASSERT_TRUE(found);
+  int on_front = 0;
+  for (const Way& way : found->ways) {
+    const bool beaten = std::any_of(found->ways.begin(), found->ways.end(), [&](const Way& other) {
+      return other.time_per_step() <= way.time_per_step() &&
+             *other.cost_per_step() <= *way.cost_per_step() &&
+             (other.time_per_step() < way.time_per_step() ||
+              *other.cost_per_step() < *way.cost_per_step());
+    });
+    EXPECT_EQ(way.on_front, !beaten) << way.name;
+    on_front += way.on_front;
+  }
+  EXPECT_GT(on_front, 1);
+  EXPECT_LT(on_front, std::ssize(found->ways));
+}
+
+// A budget that the fastest exceeds leaves the fastest of those that do not; none at all, the order.
+TEST(Ways, LimitsComeFirst) {
+  const auto free = ways(two("10 Gbps"), {.count_steps = false, .layouts = 1, .rates = false});
+  ASSERT_TRUE(free);
+  const Dollars dearest = *free->ways.front().cost_per_step();
+  WaysOptions options{.count_steps = false, .layouts = 1, .rates = false};
+  options.limits.cost_per_step = dearest * 0.999;
+  const auto kept = ways(two("10 Gbps"), options);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->ways.size(), free->ways.size());
+  EXPECT_TRUE(kept->ways.front().within);
+  EXPECT_LT(*kept->ways.front().cost_per_step(), dearest);
+  bool beyond = false;
+  for (const Way& way : kept->ways) {
+    EXPECT_EQ(way.within, *way.cost_per_step() <= dearest * 0.999) << way.name;
+    EXPECT_TRUE(!beyond || !way.within) << way.name << " stands behind one beyond the budget";
+    beyond = beyond || !way.within;
+  }
+  EXPECT_TRUE(beyond);
+  options.limits.time_per_step = 1_ms;
+  const auto none = ways(two("10 Gbps"), options);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->ways.front().within);
+}
+
+TEST(Ways, StoppedItAnswersWithWhatThereIs) {
+  const auto whole = ways(two("100 Gbps"), {.layouts = 1});
+  ASSERT_TRUE(whole);
+  EXPECT_FALSE(whole->stopped);
+  int answers = 0;
+  for (const int asks : {0, 3, 12, 40, std::numeric_limits<int>::max()}) {
+    int asked = 0;
+    WaysOptions options{.layouts = 1};
+    options.stop = [&] { return ++asked > asks; };
+    const auto found = ways(two("100 Gbps"), options);
+    if (!found) {
+      EXPECT_THAT(found.error().message, HasSubstr("stopped before a way was simulated"));
+      EXPECT_EQ(answers, 0);
+      continue;
+    }
+    ++answers;
+    EXPECT_LE(found->simulated, whole->simulated);
+    EXPECT_EQ(found->stopped, asks < std::numeric_limits<int>::max());
+    if (found->stopped) {
+      EXPECT_TRUE(found->by_rate.empty());
+    } else {
+      EXPECT_EQ(found->simulated, whole->simulated);
+    }
+  }
+  EXPECT_GT(answers, 2);
+}
+
+// Where another way begins to win, it and the one before it take as long.
+TEST(Ways, BreakEvenIsWhereTwoTakeAsLong) {
+  const auto found = ways(two("2 Gbps"), {.layouts = kLayouts});
+  ASSERT_TRUE(found);
+  ASSERT_GT(found->by_rate.size(), 1u);
+  EXPECT_EQ(found->by_rate.front().from, 0);
+  for (size_t i = 1; i < found->by_rate.size(); ++i) {
+    const auto time = [&](const std::string& name) {
+      plan::Job job = find(*found, name)->job;
+      for (cluster::WanLink& link : job.cluster.wan)
+        link.node_pair_limit = link.node_pair_limit * found->by_rate[i].from;
+      const auto plan = cost::make_plan(job);
+      return seconds(*sim::iteration_time(*plan)) * find(*found, name)->steps.factor;
+    };
+    const std::string &before = found->by_rate[i - 1].name, &after = found->by_rate[i].name;
+    EXPECT_NE(before, after);
+    EXPECT_NEAR(time(before) / time(after), 1, 0.06) << before << ", then " << after;
+  }
+  EXPECT_GT(found->by_rate.back().from, found->by_rate.front().from);
+}
+
+TEST(Ways, TheNumberOfThreadsChangesNothing) {
+  const auto one = ways(two("10 Gbps"), {.threads = 1, .layouts = kLayouts, .rates = false});
+  const auto three = ways(two("10 Gbps"), {.threads = 3, .layouts = kLayouts, .rates = false});
+  ASSERT_TRUE(one && three);
+  ASSERT_EQ(one->ways.size(), three->ways.size());
+  for (size_t i = 0; i < one->ways.size(); ++i) {
+    EXPECT_EQ(one->ways[i].name, three->ways[i].name);
+    EXPECT_EQ(one->ways[i].layout, three->ways[i].layout);
+    EXPECT_EQ(one->ways[i].iteration, three->ways[i].iteration);
+  }
+}
+
+TEST(Ways, WhatDoesNotFitSaysWhy) {
+  std::string large = two("10 Gbps");
+  large.replace(large.find("layers = 8"), 10, "layers = 96");
+  large.replace(large.find("hidden = 2048"), 13, "hidden = 16384");
+  const auto none = ways(large);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kInfeasible);
+  EXPECT_THAT(none.error().text(), HasSubstr("ashburn alone: nothing fits into h100-80g"));
+}
+
+TEST(Ways, RefuseWhatTheyAsk) {
+  EXPECT_THAT(
+      ways(two("10 Gbps", 1,
+               "[parallelism]\ndata = 2\ndatacenter_per_replica = [\"ashburn\", \"dublin\"]\n"))
+          .error()
+          .text(),
+      HasSubstr("says where pipelines lie"));
+}
+
+TEST(ExchangeGrid, HasTheJobsOwnFirstAndNothingTwice) {
+  plan::Exchange own{.mode = plan::ExchangeMode::kLocal};
+  own.steps = 50;
+  const auto grid = exchange_grid(own, {50, 30});
+  EXPECT_EQ(grid.front(), own);
+  for (size_t i = 0; i < grid.size(); ++i)
+    EXPECT_EQ(std::count(grid.begin(), grid.end(), grid[i]), 1) << exchange_text(grid[i]);
+  EXPECT_EQ(exchange_text(grid.front()), "local, 50 steps");
+  EXPECT_EQ(exchange_text({}), "dense");
+}
+
+}  // namespace
+}  // namespace tombolo::across

@@ -1,0 +1,28 @@
+// When a search has to answer with what it has: at a time limit, or at the first Ctrl-C, SIGTERM or
+// SIGHUP; a second one ends the program. At most one object at a time.
+#pragma once
+
+#include <chrono>
+
+#include "base/units.h"
+#include "perform/run/stop_signals.h"
+
+namespace tombolo::decide_commands {
+
+class SearchEnd {
+ public:
+  explicit SearchEnd(Seconds limit) : limit_(limit) {}  // from now on; 0: none
+
+  bool is_here() const {
+    if (signals_.flag()) return true;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
+    return limit_.value > 0 && since.count() >= limit_.value;
+  }
+
+ private:
+  const Seconds limit_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const run::StopSignals signals_;
+};
+
+}  // namespace tombolo::decide_commands
