@@ -17,6 +17,8 @@
 // steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes.
 // Stages in different datacenters are searched in the same subsets, each on its own.
 //
+// Small jobs are held against brute force (ways_test.cc).
+//
 // Cost: a search per datacenter, one over all of them, and some milliseconds to a second for each
 // simulation.
 #pragma once

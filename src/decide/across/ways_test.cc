@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "base/random.h"
 #include "predict/cost/price_plan.h"
+#include "predict/cost/worth.h"
 #include "predict/sim/simulate.h"
+#include "spec/schedule/schedule.h"
 
 namespace tombolo::across {
 namespace {
@@ -261,6 +265,102 @@ TEST(Ways, WhatDoesNotFitSaysWhy) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kInfeasible);
   EXPECT_THAT(none.error().text(), HasSubstr("ashburn alone: nothing fits into h100-80g"));
+}
+
+// Every layout of a pipeline in one datacenter or repeated in both, with every recomputation, ZeRO 0 and
+// 1, and every setting of the grid; stages across are left to geo's own test by brute force.
+double best_by_force(const plan::OpenJob& open, search::Objective objective) {
+  double best = INFINITY;
+  const auto play = [&](plan::Job job) {
+    const auto plan = cost::make_plan(job);
+    if (!plan) return;
+    const auto schedule = schedule::build(*plan);
+    if (!schedule || !schedule::check_memory(*plan, *schedule)) return;
+    const auto time = sim::iteration_time(*plan);
+    if (!time) return;
+    const Seconds iteration = seconds(*time);
+    best = std::min(best, objective == search::Objective::kCost
+                              ? cost::worth_of(*plan, iteration).cost.total()->value
+                              : iteration.value);
+  };
+  const auto place = [&](plan::Job job, const std::vector<std::string>& where) {
+    std::erase_if(job.cluster.datacenters, [&](const cluster::Datacenter& each) {
+      return std::find(where.begin(), where.end(), each.name) == where.end();
+    });
+    if (where.size() == 1) {
+      job.cluster.wan.clear();
+      play(job);
+      return;
+    }
+    const int64_t each = job.parallelism.data;
+    job.parallelism.data = each * std::ssize(where);
+    for (const std::string& name : where) {
+      job.parallelism.datacenter_per_replica.insert(job.parallelism.datacenter_per_replica.end(),
+                                                    static_cast<size_t>(each), name);
+    }
+    job.parallelism.microbatches_by_speed = true;
+    for (const plan::Exchange& exchange : exchange_grid({}, {})) {
+      job.exchange = exchange;
+      play(job);
+    }
+  };
+  const int64_t devices = open.job.cluster.datacenters[0].devices();
+  for (int64_t tensor = 1; tensor <= devices; tensor *= 2) {
+    for (int64_t pipeline = 1; tensor * pipeline <= devices; pipeline *= 2) {
+      for (int64_t data = 1; tensor * pipeline * data <= devices; data *= 2) {
+        for (int64_t micro = 1; micro <= open.job.training.global_batch; micro *= 2) {
+          for (const auto recompute :
+               {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
+            for (const int64_t zero : {0, 1}) {
+              plan::Job job = open.job;
+              job.training.micro_batch = micro;
+              job.training.recompute = recompute;
+              job.parallelism.tensor = tensor;
+              job.parallelism.pipeline = pipeline;
+              job.parallelism.data = data;
+              job.parallelism.zero = zero;
+              job.parallelism.sequence_parallel = tensor > 1;
+              for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{
+                       {"ashburn"}, {"dublin"}, {"ashburn", "dublin"}})
+                place(job, where);
+            }
+          }
+        }
+      }
+    }
+  }
+  return best;
+}
+
+TEST(Ways, AreNoWorseThanBruteForce) {
+  Random random(11);
+  for (int round = 0; round < 8; ++round) {
+    const char* const devices[] = {"h100-80g", "a100-80g"};
+    std::string text = two(fmt::format("{:.3g} Mbps", 30 * std::pow(1000, random.uniform())), 1, "",
+                           devices[round % 2]);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+    };
+    replace("devices_per_node = 8", "devices_per_node = 2");
+    replace("hidden = 2048", round % 3 == 0 ? "hidden = 2048" : "hidden = 8192");
+    replace("layers = 8", fmt::format("layers = {}", 2 * (1 + random.below(3))));
+    replace("sequence = 2048", "sequence = 8192");
+    const auto open = plan::parse_open_job(text, "job.toml");
+    ASSERT_TRUE(open) << open.error().text();
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const auto found =
+          ways_across(*open, {.objective = objective, .count_steps = false, .rates = false});
+      ASSERT_TRUE(found) << found.error().text();
+      const Way& best = found->ways.front();
+      const double score =
+          objective == search::Objective::kCost ? best.cost->value : best.iteration.value;
+      const double forced = best_by_force(*open, objective);
+      ASSERT_LT(forced, INFINITY);
+      EXPECT_LE(score, forced * (1 + kTie)) << "round " << round << ", " << to_name(objective)
+                                            << ": " << best.name << ", " << best.layout;
+    }
+  }
 }
 
 TEST(Ways, RefuseWhatTheyAsk) {
