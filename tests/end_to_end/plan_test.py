@@ -1,8 +1,12 @@
 """The search for a parallelism, as a person asks for it."""
+import json
 import re
+import signal
+import subprocess
+import time
 import unittest
 
-from program import ROOT, Case
+from program import BUILD, ROOT, Case
 
 EXAMPLE = ROOT / "examples" / "planning" / "llama3-70b" / "job.toml"
 
@@ -223,6 +227,54 @@ class Plan(Case):
         self.refused(2, ["job.toml:", "parallelism.pipeline"], "plan", job)
         job = self.write("job.toml", TWO_STAGES + "pipeline = 3\ndata = 1\n")
         self.refused(3, ["no parallelism divides"], "plan", job)
+
+
+class Across(Case):
+    REPLICAS = ROOT / "examples" / "replicas" / "job.toml"
+    FIVE_ZONES = ROOT / "examples" / "planning" / "five-zones-job.toml"
+
+    def test_a_row_that_is_written_is_what_simulate_says(self):
+        answer = self.json("plan", self.REPLICAS, "--across", "--tokens", "1e9")
+        names = [way["way"] for way in answer["ways"]]
+        self.assertEqual(len(set(names)), len(names))
+        for number, way in enumerate(answer["ways"], 1):
+            self.ok("plan", self.REPLICAS, "--across", "--way", number, "--out", "way.toml")
+            self.assertEqual(self.json("simulate", "way.toml")["iteration_ns"], round(way["iteration_s"] * 1e9), way["way"])
+            steps = 1e9 / (16 * 128)
+            self.assertAlmostEqual(way["target_s"] / (steps * way["iteration_s"] * way["steps_factor"]), 1, places=9)
+
+    def test_ctrl_c_and_a_limit_answer_with_what_there_is(self):
+        search = ["plan", self.FIVE_ZONES, "--objective", "cost", "--no-pruning", "--json"]
+        program = subprocess.Popen([str(word) for word in [BUILD / "tombolo", *search]], cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(2)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=120)
+        if program.returncode != -signal.SIGINT:  # which ends a program that is still starting
+            self.said_what_there_was(program.returncode, out, err)
+        limited = self.tombolo(*search, "--time-limit", "500 ms")
+        self.said_what_there_was(limited.returncode, limited.stdout, limited.stderr)
+
+    def said_what_there_was(self, code, out, err):
+        """Even on a machine that has not found a plan by then."""
+        if code == 0:
+            answer = json.loads(out)
+            self.assertTrue(answer["stopped"])
+            self.assertGreaterEqual(answer["gap"], 0)
+            self.assertGreater(answer["best"]["iteration_s"], 0)
+        else:
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("stopped before a plan was found", err)
+
+    def test_what_it_cannot_compare_is_refused(self):
+        job = ["plan", self.REPLICAS]
+        self.refused(2, ["--tokens", "--across"], *job, "--tokens", "1e9")
+        self.refused(2, ["a target, which is not said", "--tokens"], *job, "--across", "--budget", "5 USD")
+        self.refused(2, ["--budget", "EUR"], *job, "--across", "--tokens", "1e9", "--budget", "5 EUR")
+        self.refused(2, ["--way 99", "a number of the table"], *job, "--across", "--way", "99")
+        self.refused(2, ["--all-devices"], *job, "--across", "--all-devices")
+        self.refused(2, ["the cluster has one"], "plan", EXAMPLE, "--across")
+        self.refused(3, ["no way trains", "fastest", "later --deadline"], *job, "--across", "--tokens", "1e9", "--deadline", "1 h")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def commands(text):
 
 
 def plain(line):
-    line = re.sub(r"\b(configurations|settings) in [\d.]+ m?s\b", r"\1 in WALL", line)
+    line = re.sub(r"\b(configurations|settings|layouts simulated) in [\d.]+ m?s\b", r"\1 in WALL", line)
     return " ".join(line.split())
 
 

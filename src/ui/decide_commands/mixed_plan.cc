@@ -174,7 +174,10 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
 
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
-  const MixedResult found = TRY(geo::search_mixed(open, options.search));
+  MixedResult found = TRY(geo::search_mixed(open, options.search));
+  found.notes.emplace_back(
+      "whole pipelines in each datacenter, with gradients across the WAN, are compared by "
+      "--across");
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   std::string written;
   if (!options.out.empty()) written = TRY(write_artifact(open.job, found.top.front(), options));
