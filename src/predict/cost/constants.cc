@@ -114,26 +114,28 @@ FabricConstants nominal_fabric(Seconds latency) {
 Result<FabricConstants> fabric_constants(const std::string& name, const std::string& device,
                                          bool network) {
   const FabricConstants* general = nullptr;
-  std::vector<std::string> known;
   for (const FabricConstants& file : constant_files().fabrics) {
     if (file.network != network) continue;
-    known.push_back(file.name);
     if (file.name == name) return file;
     if (name.empty() && contains(file.devices, device)) return file;
     if (file.devices.empty() && !general) general = &file;
   }
   if (name.empty() && general) return *general;
   std::string hint;
-  for (const std::string& one : known) hint += (hint.empty() ? "one of " : ", ") + one;
+  for (const FabricConstants& file : constant_files().fabrics) {
+    if (file.network == network) hint += (hint.empty() ? "one of " : ", ") + file.name;
+  }
   return unusable(fmt::format("cluster: {}.fabric = \"{}\": no constants are known for it",
                               network ? "scale_out" : "scale_up", name),
                   hint);
 }
 
 Result<const StackConstants*> stack_constants(std::string_view name) {
-  std::string hint;
   for (const StackConstants& file : constant_files().stacks) {
     if (file.name == name) return &file;
+  }
+  std::string hint;
+  for (const StackConstants& file : constant_files().stacks) {
     hint += (hint.empty() ? "one of " : ", ") + file.name;
   }
   return unusable(fmt::format("training.stack = \"{}\": no constants are known for it", name),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Bytes kFrameworkReserve = 2_GiB;
 
-std::vector<Device> catalog() {
+std::vector<Device> make_catalog() {
   const auto accelerator = [](const char* name, FlopsPerSecond peak,
                               std::optional<FlopsPerSecond> peak_fp8, Bytes memory,
                               BytesPerSecond bandwidth, double efficiency) {
@@ -66,6 +66,11 @@ std::vector<Device> catalog() {
              .efficiency = 0.8,
              .attention_efficiency = 0.5},
   };
+}
+
+const std::vector<Device>& catalog() {
+  static const std::vector<Device> devices = make_catalog();
+  return devices;
 }
 
 // People write A100, a100_80gb, H100-80GB, NVIDIA B200: lower case, one kind of hyphen, no maker,
@@ -124,8 +129,7 @@ bool multiplies_bf16(const Device& device) {
 Result<Device> catalog_device(const std::string& name) {
   const bool emulated = name.starts_with(kEmulated);
   const std::string plain = emulated ? name.substr(kEmulated.size()) : name;
-  const std::vector<Device> devices = catalog();
-  if (const Device* found = find(devices, normal(plain))) {
+  if (const Device* found = find(catalog(), normal(plain))) {
     Device device = *found;
     if (emulated) {
       device.name.insert(0, kEmulated);

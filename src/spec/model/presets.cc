@@ -2,6 +2,7 @@
 // pre-training, which a job may override.
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <string_view>
 
 #include "spec/model/model.h"
@@ -122,7 +123,7 @@ Model gpt_oss() {
   return m;
 }
 
-std::vector<Model> presets() {
+std::vector<Model> make_presets() {
   return {
       // Korthikanti et al. 2022, table 3; vocabulary 51,200 and sequence 2,048 throughout.
       gpt("gpt-22b", {48, 6144, 64}),
@@ -186,6 +187,11 @@ std::vector<Model> presets() {
   };
 }
 
+const std::vector<Model>& presets() {
+  static const std::vector<Model> all = make_presets();
+  return all;
+}
+
 // Other names that are in use, and what they mean.
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"gpt-175b", "gpt3-175b"},
@@ -208,6 +214,16 @@ std::string bare_name(std::string_view name) {
   return bare;
 }
 
+// The preset of every bare name, its own or another that is in use.
+std::map<std::string, const Model*> by_bare_name() {
+  std::map<std::string, const Model*> found;
+  for (const Model& m : presets()) found.emplace(bare_name(m.name), &m);
+  for (const auto& [alias, meant] : kAliases) {
+    found.insert_or_assign(bare_name(alias), found.at(bare_name(meant)));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -217,16 +233,11 @@ std::vector<std::string> preset_names() {
 }
 
 Result<Model> preset(const std::string& name) {
-  std::string wanted = bare_name(name);
-  for (const auto& [alias, meant] : kAliases) {
-    if (bare_name(alias) == wanted) wanted = bare_name(meant);
-  }
-  std::string all;
-  for (Model& m : presets()) {
-    if (bare_name(m.name) == wanted) return std::move(m);
-    all += (all.empty() ? "" : ", ") + m.name;
-  }
-  return unusable(fmt::format("there is no preset \"{}\"", name), "one of " + all);
+  static const std::map<std::string, const Model*> known = by_bare_name();
+  const auto found = known.find(bare_name(name));
+  if (found != known.end()) return *found->second;
+  return unusable(fmt::format("there is no preset \"{}\"", name),
+                  fmt::format("one of {}", fmt::join(preset_names(), ", ")));
 }
 
 }  // namespace tombolo::model
