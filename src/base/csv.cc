@@ -9,16 +9,25 @@
 namespace tombolo {
 namespace {
 
-// Splits one line; `where` begins the messages.
-Result<std::vector<CsvRow::Cell>> split(std::string_view line, const std::string& where) {
+// Where messages say that something is.
+struct Line {
+  const std::string& file;
+  int number = 0;
+  std::string text() const { return fmt::format("{}:{}", file, number); }
+};
+
+// Splits one line of so many columns, as far as that is known.
+Result<std::vector<CsvRow::Cell>> split(std::string_view line, const Line& where, size_t columns) {
   std::vector<CsvRow::Cell> cells;
+  cells.reserve(columns);
   for (size_t i = 0;; ++i) {
     CsvRow::Cell cell{"", static_cast<int>(i) + 1};
     if (i < line.size() && line[i] == '"') {
       for (++i;; ++i) {
         if (i >= line.size()) {
-          return unusable(fmt::format("{}:{}: a quote that is not closed", where, cell.column),
-                          "a cell that ends with its line, with quotes inside doubled");
+          return unusable(
+              fmt::format("{}:{}: a quote that is not closed", where.text(), cell.column),
+              "a cell that ends with its line, with quotes inside doubled");
         }
         if (line[i] != '"') {
           cell.text += line[i];
@@ -29,8 +38,9 @@ Result<std::vector<CsvRow::Cell>> split(std::string_view line, const std::string
         }
       }
       if (++i < line.size() && line[i] != ',') {
-        return unusable(fmt::format("{}:{}: \"{}\" after a closed quote", where, i + 1, line[i]),
-                        "a comma");
+        return unusable(
+            fmt::format("{}:{}: \"{}\" after a closed quote", where.text(), i + 1, line[i]),
+            "a comma");
       }
     } else {
       const size_t end = std::min(line.find(',', i), line.size());
@@ -43,14 +53,15 @@ Result<std::vector<CsvRow::Cell>> split(std::string_view line, const std::string
 }
 
 Result<CsvHeader> read_header(std::vector<CsvRow::Cell> cells, const std::string& file,
-                              const std::string& where) {
+                              const Line& where) {
   CsvHeader header{file, {}};
   for (CsvRow::Cell& cell : cells) {
     if (cell.text.empty()) {
-      return unusable(fmt::format("{}:{}: a column without a name", where, cell.column));
+      return unusable(fmt::format("{}:{}: a column without a name", where.text(), cell.column));
     }
     if (std::count(header.columns.begin(), header.columns.end(), cell.text) > 0) {
-      return unusable(fmt::format("{}:{}: column \"{}\" twice", where, cell.column, cell.text));
+      return unusable(
+          fmt::format("{}:{}: column \"{}\" twice", where.text(), cell.column, cell.text));
     }
     header.columns.push_back(std::move(cell.text));
   }
@@ -104,18 +115,22 @@ Error CsvRow::complaint(std::string_view column, const std::string& why, std::st
           std::move(hint)};
 }
 
-Result<std::string> CsvRow::text(std::string_view column) const {
+Result<const CsvRow::Cell*> CsvRow::needed(std::string_view column) const {
   const Cell* cell = find(column);
   if (!cell) {
     return unusable(fmt::format("{}: there is no column \"{}\"", file(), column),
                     fmt::format("the columns {}", fmt::join(header_->columns, ",")));
   }
   if (cell->text.empty()) return fail(complaint(column, "is needed"));
-  return cell->text;
+  return cell;
+}
+
+Result<std::string> CsvRow::text(std::string_view column) const {
+  return TRY(needed(column))->text;
 }
 
 Result<double> CsvRow::number(std::string_view column) const {
-  const std::string cell = TRY(text(column));
+  const std::string& cell = TRY(needed(column))->text;
   double value = 0;
   if (!parse_whole(cell, value) || !std::isfinite(value) || value < 0) {
     return fail(complaint(column, "wanted a number of at least 0"));
@@ -124,7 +139,7 @@ Result<double> CsvRow::number(std::string_view column) const {
 }
 
 Result<int64_t> CsvRow::count(std::string_view column) const {
-  const std::string cell = TRY(text(column));
+  const std::string& cell = TRY(needed(column))->text;
   int64_t value = 0;
   if (!parse_whole(cell, value) || value < 0 || value > 1'000'000'000'000) {
     return fail(complaint(column, "wanted a whole number between 0 and 10^12"));
@@ -144,16 +159,16 @@ Result<std::vector<CsvRow>> parse_csv(std::string_view text, const std::string& 
     ++number;
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || line.front() == '#') continue;
-    const std::string where = fmt::format("{}:{}", file, number);
-    std::vector<CsvRow::Cell> cells = TRY(split(line, where));
+    const Line where{file, number};
+    std::vector<CsvRow::Cell> cells = TRY(split(line, where, header ? header->columns.size() : 0));
     if (!header) {
       header = std::make_shared<CsvHeader>(TRY(read_header(std::move(cells), file, where)));
       continue;
     }
     if (cells.size() != header->columns.size()) {
-      return unusable(
-          fmt::format("{}: {} cells for {} columns", where, cells.size(), header->columns.size()),
-          "quotes around a cell that holds a comma");
+      return unusable(fmt::format("{}: {} cells for {} columns", where.text(), cells.size(),
+                                  header->columns.size()),
+                      "quotes around a cell that holds a comma");
     }
     rows.emplace_back(header, number, std::move(cells));
   }

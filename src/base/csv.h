@@ -52,6 +52,7 @@ class CsvRow {
 
  private:
   const Cell* find(std::string_view column) const;
+  Result<const Cell*> needed(std::string_view column) const;  // that says something
 
   std::shared_ptr<const CsvHeader> header_;
   int line_;

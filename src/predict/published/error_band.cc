@@ -1,8 +1,10 @@
 #include "predict/published/error_band.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -11,7 +13,7 @@
 #include "base/quantiles.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/law.h"
-#include "predict/published/reference.h"
+#include "predict/published/reference_rows.h"
 
 namespace tombolo::published {
 namespace {
@@ -31,7 +33,8 @@ struct RunClass {
 
 struct PublishedRun {
   RunClass of;
-  ReferenceRow row;
+  plan::Job job;
+  Seconds iteration;
 };
 
 RunClass class_of(const plan::Job& job, const cost::Constants& constants) {
@@ -42,29 +45,53 @@ RunClass class_of(const plan::Job& job, const cost::Constants& constants) {
           constants.stack.attention == cost::Attention::kFlash};
 }
 
-Result<cost::Constants> constants_of(const plan::Job& job) {
-  return cost::find_constants(job.cluster.datacenters[0], job.training.stack);
-}
+// Constants for one job after the other: those of the last one, where the next has the same machines and
+// stack, as a thousand published runs have a few of each.
+class ConstantsOf {
+ public:
+  Result<const cost::Constants*> operator()(const cluster::Datacenter& datacenter,
+                                            std::string_view stack) {
+    Asked asked{datacenter.device.name, datacenter.scale_up.fabric, datacenter.scale_out.fabric,
+                std::string(stack)};
+    if (!found_ || asked != asked_) {
+      found_ = TRY(cost::find_constants(datacenter, stack));
+      asked_ = std::move(asked);
+    }
+    return &*found_;
+  }
+
+ private:
+  using Asked = std::array<std::string, 4>;  // of devices of the catalog, a name says all
+  Asked asked_;
+  std::optional<cost::Constants> found_;
+};
 
 Result<std::vector<PublishedRun>> read_runs() {
   std::vector<PublishedRun> runs;
-  for (const std::string& table : reference_names()) {
-    for (ReferenceRow& row : TRY(read_reference("", table))) {
-      if (!row.iteration || row.ordering_only || !plan::check_divisions(row.job)) continue;
-      const RunClass of = class_of(row.job, TRY(constants_of(row.job)));
-      runs.push_back({of, std::move(row)});
+  runs.reserve(1024);  // there are a thousand
+  Status known;
+  ConstantsOf constants_of;
+  TRY(detail::each_row_unnamed([&](ReferenceRow& row) {
+    if (!known || !row.iteration || row.ordering_only || !plan::check_divisions(row.job)) return;
+    const auto constants = constants_of(row.job.cluster.datacenters[0], row.job.training.stack);
+    if (!constants) {
+      known = tl::unexpected(constants.error());
+      return;
     }
-  }
+    runs.push_back({class_of(row.job, **constants), std::move(row.job), *row.iteration});
+  }));
+  TRY(std::move(known));
   return runs;
 }
 
-// Measured over predicted, as the law has it of the row's job under another stack's constants.
-Result<double> ratio(const ReferenceRow& row, const std::string& stack) {
-  cost::LawSettings settings = cost::settings_of(row.job.training);
+// Measured over predicted, as the law has it of the run's job under another stack's constants.
+Result<double> ratio(const PublishedRun& run, const std::string& stack, ConstantsOf& constants_of) {
+  cost::LawSettings settings = cost::settings_of(run.job.training);
   settings.stack = stack;
-  const cost::IterationLaw law =
-      TRY(cost::IterationLaw::make(*row.job.model, row.job.cluster.datacenters[0], settings));
-  return *row.iteration / law.time(TRY(cost::configuration_of(row.job))).total();
+  const cluster::Datacenter& datacenter = run.job.cluster.datacenters[0];
+  const cost::IterationLaw law(*run.job.model, datacenter, settings,
+                               *TRY(constants_of(datacenter, stack)));
+  return run.iteration / law.time(TRY(cost::configuration_of(run.job))).total();
 }
 
 std::string text_of(const RunClass& of, const std::set<std::string>& stacks) {
@@ -83,7 +110,7 @@ std::string nearest_class(const std::vector<PublishedRun>& runs, const RunClass&
   for (const PublishedRun& run : runs) {
     Found& found = classes[run.of];
     ++found.rows;
-    found.stacks.insert(run.row.job.training.stack);
+    found.stacks.insert(run.job.training.stack);
   }
   const auto likeness = [&](const std::pair<const RunClass, Found>& one) {
     const RunClass& of = one.first;
@@ -105,15 +132,17 @@ Result<BandOrNote> error_band(const plan::Job& job, Seconds iteration) {
         job.file, job.model ? job.model->name : "no model", job.cluster.datacenters.size());
   static const Result<std::vector<PublishedRun>> runs = read_runs();
   if (!runs) return tl::unexpected(runs.error());
-  const RunClass asked = class_of(job, TRY(constants_of(job)));
+  const RunClass asked =
+      class_of(job, TRY(cost::find_constants(job.cluster.datacenters[0], job.training.stack)));
 
   std::vector<double> ratios;
   std::set<std::string> stacks;
   double sum = 0;
+  ConstantsOf constants_of;
   for (const PublishedRun& run : *runs) {
     if (run.of != asked) continue;
-    ratios.push_back(TRY(ratio(run.row, job.training.stack)));
-    stacks.insert(run.row.job.training.stack);
+    ratios.push_back(TRY(ratio(run, job.training.stack, constants_of)));
+    stacks.insert(run.job.training.stack);
     sum += std::abs(1 / ratios.back() - 1);
   }
   BandOrNote answer;

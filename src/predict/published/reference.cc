@@ -49,9 +49,8 @@ std::string group_of(const ReferenceRow& row) {
   return group;
 }
 
-// What is true of every table: names, groups, and that a row says a time or that there is none.
-Status finish(const Source& source, const CsvRow& csv, std::set<std::string>& names,
-              ReferenceRow& row) {
+// What is true of every table: a row says a time or that there is none, and its batch can be divided.
+Status check(const CsvRow& csv, const ReferenceRow& row) {
   if (!row.iteration && !row.out_of_memory) {
     return unusable(fmt::format("{}:{}: neither a time nor out of memory", csv.file(), csv.line()));
   }
@@ -61,6 +60,12 @@ Status finish(const Source& source, const CsvRow& csv, std::set<std::string>& na
     return unusable(fmt::format("{}:{}: a batch of {} is no multiple of microbatch x data = {}",
                                 csv.file(), csv.line(), t.global_batch, together));
   }
+  return {};
+}
+
+// Names it and its group.
+void finish(const Source& source, const CsvRow& csv, std::set<std::string>& names,
+            ReferenceRow& row) {
   row.table = source.name;
   row.group = group_of(row);
   row.name = detail::name_of(row.job);
@@ -70,6 +75,22 @@ Status finish(const Source& source, const CsvRow& csv, std::set<std::string>& na
   }
   row.job.name = row.name;
   row.job.file = fmt::format("{}:{}", csv.file(), csv.line());
+}
+
+// Each row of a text as it is read, to `take`, which may move it away; of one that cannot become a job why, to `leave_out`.
+template <class Take, class LeaveOut>
+Status read_rows(const Source& source, std::string_view text, const std::string& file,
+                 const Take& take, const LeaveOut& leave_out) {
+  for (const CsvRow& csv : TRY(parse_csv(text, file))) {
+    Result<ReferenceRow> row = source.read(csv);
+    if (!row && row.error().code == ErrorCode::kInfeasible) {
+      leave_out(std::move(row.error().message));
+      continue;
+    }
+    if (!row) return fail(std::move(row.error()));
+    TRY(check(csv, *row));
+    take(csv, *row);
+  }
   return {};
 }
 
@@ -97,22 +118,27 @@ Result<ReferenceTable> read_reference_table(const std::string& folder, std::stri
   ReferenceTable out;
   out.name = source.name;
   std::set<std::string> names;
-  for (const CsvRow& csv : TRY(parse_csv(text, file))) {
-    Result<ReferenceRow> row = source.read(csv);
-    if (!row && row.error().code == ErrorCode::kInfeasible) {
-      out.left_out.push_back(row.error().message);
-      continue;
-    }
-    if (!row) return fail(std::move(row.error()));
-    TRY(finish(source, csv, names, *row));
-    out.rows.push_back(std::move(*row));
-  }
+  const auto take = [&](const CsvRow& csv, ReferenceRow& row) {
+    finish(source, csv, names, row);
+    out.rows.push_back(std::move(row));
+  };
+  const auto leave_out = [&](std::string why) { out.left_out.push_back(std::move(why)); };
+  TRY(read_rows(source, text, file, take, leave_out));
   return out;
 }
 
 Result<std::vector<ReferenceRow>> read_reference(const std::string& folder,
                                                  std::string_view table) {
   return TRY(read_reference_table(folder, table)).rows;
+}
+
+Status detail::each_row_unnamed(const std::function<void(ReferenceRow&)>& take) {
+  for (const Source& source : kSources) {
+    TRY(read_rows(
+        source, reference_file(source.file), source.file,
+        [&](const CsvRow&, ReferenceRow& row) { take(row); }, [](std::string) {}));
+  }
+  return {};
 }
 
 }  // namespace tombolo::published

@@ -4,6 +4,7 @@
 // below hold what the tables share: shapes of GPTs, and the machines.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,10 @@ Result<ReferenceRow> dgxc_row(const CsvRow& row);
 Result<ReferenceRow> mlperf_row(const CsvRow& row);
 Result<ReferenceRow> torchtitan_row(const CsvRow& row);
 Result<ReferenceRow> simumax_row(const CsvRow& row);
+
+// All rows of the program's copies of all tables, without their names and groups, which take as long as
+// the rest. `take` may move a row away.
+Status each_row_unnamed(const std::function<void(ReferenceRow&)>& take);
 
 // A cell that is readable, but cannot be part of a job: a model without known shape, degrees that
 // do not multiply to the devices. Infeasible; leaves out its row and no other.
