@@ -1,6 +1,8 @@
 #include "spec/action/action.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace tombolo::action {
 namespace {
@@ -16,8 +18,19 @@ bool take_number(std::string_view& text, int32_t& out) {
 }  // namespace
 
 std::string to_text(const Action& action) {
-  std::string out = fmt::format("{}{}", action.stage, to_name(action.kind));
-  if (action.microbatch >= 0) out += fmt::format("{}", action.microbatch);
+  // Every node of a Graph has one, so it is made without a format string.
+  std::string out;
+  const auto add_number = [&](int32_t number) {
+    char digits[12];
+    const auto [end, ec] = std::to_chars(std::begin(digits), std::end(digits), number);
+    out.append(digits, end);
+  };
+  add_number(action.stage);
+  static constexpr auto kNames = enum_names(ActionKind{});
+  const auto name = std::find_if(kNames.begin(), kNames.end(),
+                                 [&](const auto& each) { return each.value == action.kind; });
+  out += name == kNames.end() ? std::string_view("?") : name->name;
+  if (action.microbatch >= 0) add_number(action.microbatch);
   return out;
 }
 

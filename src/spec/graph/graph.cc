@@ -123,7 +123,7 @@ Result<Collectives> collect(const Graphs& graphs, const std::vector<size_t>& fir
 // Edges of a directed graph as one list; each node's side by side once they are filed.
 class Successors {
  public:
-  explicit Successors(size_t nodes) : first_(nodes + 1) {}
+  explicit Successors(size_t nodes) : first_(nodes + 1) { edges_.reserve(2 * nodes); }
   void add(size_t from, size_t to) {
     edges_.emplace_back(from, to);
     ++first_[from + 1];

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "spec/schedule/exchange_graph.h"
@@ -39,23 +41,28 @@ SimDuration duration_of(const plan::Plan& plan, int32_t rank, const Action& acti
 }
 
 // What an action takes its input from, as other actions of the same rank; absent ones are skipped.
-std::vector<ActionKind> inputs_of(ActionKind kind) {
+std::span<const ActionKind> inputs_of(ActionKind kind) {
   using enum ActionKind;
+  static constexpr ActionKind kOfForward[] = {kReceiveActivation};
+  static constexpr ActionKind kOfRecompute[] = {kForward, kReceiveGradient};
+  static constexpr ActionKind kOfBackward[] = {kForward, kReceiveGradient, kRecompute};
+  static constexpr ActionKind kOfBackwardWeight[] = {kBackwardInput};
+  static constexpr ActionKind kOfSendActivation[] = {kForward};
+  static constexpr ActionKind kOfSendGradient[] = {kBackward, kBackwardInput};
   switch (kind) {
     case kForward:
-      return {kReceiveActivation};
+      return kOfForward;
     case kRecompute:
-      return {kForward, kReceiveGradient};
+      return kOfRecompute;
     case kBackward:
-      return {kForward, kReceiveGradient, kRecompute};
     case kBackwardInput:
-      return {kForward, kReceiveGradient, kRecompute};
+      return kOfBackward;
     case kBackwardWeight:
-      return {kBackwardInput};
+      return kOfBackwardWeight;
     case kSendActivation:
-      return {kForward};
+      return kOfSendActivation;
     case kSendGradient:
-      return {kBackward, kBackwardInput};
+      return kOfSendGradient;
     default:
       return {};
   }
@@ -145,6 +152,14 @@ SimDuration release_of(const Schedule& schedule, int32_t replica) {
   return schedule.release.empty() ? SimDuration{} : schedule.release[static_cast<size_t>(replica)];
 }
 
+struct HashOfAction {
+  size_t operator()(const Action& action) const {
+    const auto place =
+        (static_cast<uint64_t>(action.stage) << 32) ^ static_cast<uint32_t>(action.microbatch);
+    return std::hash<uint64_t>{}(place * 32 + static_cast<uint64_t>(action.kind));
+  }
+};
+
 // Builds the graph of one rank, action by action.
 class RankGraph {
  public:
@@ -165,6 +180,8 @@ class RankGraph {
         by_group_(overlaps_ && plan.updates_by_group()),
         hidden_(hidden_sums(plan, rank, actions_)),
         graph_{rank, {}} {
+    ids_.reserve(actions_.size());
+    graph_.nodes.reserve(actions_.size());
     for (const Action& action : actions_) {
       if (is_backward(action.kind)) last_backward_[action.stage] = action;
     }
@@ -469,7 +486,7 @@ class RankGraph {
   const bool by_group_;  // updates
   const SimDuration hidden_;
   graph::Graph graph_;
-  std::map<Action, int64_t> ids_;
+  std::unordered_map<Action, int64_t, HashOfAction> ids_;  // looked up, never iterated
   std::map<int32_t, Action> last_backward_;
   std::map<int32_t, Exchanged> exchanged_;
   RankOrder order_;
