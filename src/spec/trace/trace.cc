@@ -21,11 +21,34 @@ std::string to_text(const Origin& origin) {
 }
 
 void normalize(Trace& trace) {
-  std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
-    if (a.start != b.start) return a.start < b.start;  // nearly always
-    return std::tie(a.lane, a.rank, a.peer, a.end, a.action, a.origin, a.part) <
-           std::tie(b.lane, b.rank, b.peer, b.end, b.action, b.origin, b.part);
+  // What nearly always tells intervals apart is sorted, and each of them moved once.
+  struct Key {
+    SimTime start;
+    Lane lane;
+    int32_t rank, peer;
+    uint32_t index;
+  };
+  std::vector<Interval>& intervals = trace.intervals;
+  CHECK(intervals.size() < UINT32_MAX, "{} intervals", intervals.size());
+  std::vector<Key> keys;
+  keys.reserve(intervals.size());
+  for (const Interval& each : intervals) {
+    keys.push_back(
+        {each.start, each.lane, each.rank, each.peer, static_cast<uint32_t>(keys.size())});
+  }
+  std::sort(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
+    if (a.start != b.start) return a.start < b.start;
+    if (const auto order = std::tie(a.lane, a.rank, a.peer) <=> std::tie(b.lane, b.rank, b.peer);
+        order != 0)
+      return order < 0;
+    const Interval &x = intervals[a.index], &y = intervals[b.index];
+    return std::tie(x.end, x.action, x.origin, x.part) <
+           std::tie(y.end, y.action, y.origin, y.part);
   });
+  std::vector<Interval> sorted;
+  sorted.reserve(intervals.size());
+  for (const Key& key : keys) sorted.push_back(std::move(intervals[key.index]));
+  intervals = std::move(sorted);
   std::stable_sort(trace.records.begin(), trace.records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.iteration, a.name, a.rank) < std::tie(b.iteration, b.name, b.rank);
   });
