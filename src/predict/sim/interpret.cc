@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <set>
 #include <span>
 #include <tuple>
 
@@ -31,6 +30,9 @@ class Interpreter {
  public:
   Interpreter(const graph::Graphs& graphs, const Channels& channels)
       : graphs_(graphs), sums_(channels.sums), network_(channels.links) {
+    size_t all = 0;
+    for (const graph::Graph& graph : graphs) all += graph.nodes.size();
+    nodes_.reserve(all);
     for (const graph::Graph& graph : graphs) {
       first_.push_back(nodes_.size());
       for (const Node& node : graph.nodes) nodes_.push_back({&node, graph.rank});
@@ -65,7 +67,7 @@ class Interpreter {
     }
     Execution out{{}, queue_.popped(), queue_.fingerprint()};
     for (size_t r = 0; r < graphs_.size(); ++r) {
-      out.spans.emplace_back();
+      out.spans.emplace_back().reserve(graphs_[r].nodes.size());
       for (size_t i = 0; i < graphs_[r].nodes.size(); ++i) {
         out.spans.back().push_back(nodes_[first_[r] + i].span);
       }
@@ -133,6 +135,7 @@ class Interpreter {
   // Dependencies and messages as edges. A receive waits for its send like for any other node.
   void connect() {
     std::vector<Edge> edges;
+    edges.reserve(2 * nodes_.size());
     std::vector<Message> sends, receives;
     std::map<std::pair<std::vector<int32_t>, int64_t>, size_t> groups;  // with the tag
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -159,7 +162,14 @@ class Interpreter {
     std::sort(receives.begin(), receives.end());
     CHECK(sends.size() == receives.size(), "{} sends, {} receives", sends.size(), receives.size());
     for (size_t m = 0; m < sends.size(); ++m) {
-      edges.push_back({sends[m].node, receives[m].node});
+      const Message &send = sends[m], &receive = receives[m];
+      CHECK(!(send < receive) && !(receive < send), "rank {} sends tag {}, rank {} receives tag {}",
+            send.source, send.tag, receive.destination, receive.tag);
+      edges.push_back({send.node, receive.node});
+    }
+    for (const auto& [group, number] : groups) {
+      CHECK(collectives_[number].parts.size() == group.first.size(), "{} ranks of {} take part",
+            collectives_[number].parts.size(), group.first.size());
     }
     file(edges);
   }
@@ -192,6 +202,7 @@ class Interpreter {
     if (guess < nodes.size() && nodes[guess].id == id) return first_[rank] + guess;
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
                                      [](const Node& node, int64_t want) { return node.id < want; });
+    CHECK(at != nodes.end() && at->id == id, "rank {} has no node {}", rank, id);
     return first_[rank] + static_cast<size_t>(at - nodes.begin());
   }
 
@@ -423,10 +434,57 @@ class Interpreter {
 Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
   const Status sound = graph::validate(graphs);
   CHECK(sound, "{}", sound.error().text());
+  return interpret_sound(graphs, channels);
+}
+
+Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels) {
   return Interpreter(graphs, channels).run();
 }
 
-graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut& leaves_out) {
+namespace {
+
+// By node, what it waits for in the iteration before: what it carries, or, where no node of the graph
+// carries anything, a node that begins its rank waits for those that end it.
+std::vector<std::vector<int64_t>> waits_across(const graph::Graph& graph) {
+  std::vector<std::vector<int64_t>> waits;
+  waits.reserve(graph.nodes.size());
+  bool carries = false;
+  for (const Node& node : graph.nodes) {
+    waits.push_back(node.details->carried_deps);
+    carries = carries || !waits.back().empty();
+  }
+  if (carries) return waits;
+  std::vector<int64_t> waited_for;  // by computations
+  for (const Node& node : graph.nodes) {
+    if (node.type != NodeType::kCompute) continue;
+    for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+      waited_for.insert(waited_for.end(), dependencies->begin(), dependencies->end());
+    }
+  }
+  std::sort(waited_for.begin(), waited_for.end());
+  std::vector<int64_t> last;  // computations that no other waits for
+  for (const Node& node : graph.nodes) {
+    if (node.type != NodeType::kCompute) continue;
+    if (!std::binary_search(waited_for.begin(), waited_for.end(), node.id)) last.push_back(node.id);
+  }
+  for (size_t n = 0; n < waits.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const bool computes = node.type == NodeType::kCompute || node.type == NodeType::kCollective;
+    if (computes && node.ctrl_deps.empty()) waits[n] = last;
+  }
+  return waits;
+}
+
+// What repeated nodes keep of their details.
+void forget_carried(Node& node) {
+  const std::optional<int64_t> beside = node.details->co_executed_with;
+  node.details = {};
+  if (beside) node.details.edit().co_executed_with = beside;
+}
+
+}  // namespace
+
+graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out) {
   CHECK(times >= 1 && times <= INT32_MAX, "a graph {} times", times);
   int64_t tags = 0;
   uint32_t priorities = 0;  // 0 is no priority; above it, earlier iterations go first
@@ -436,56 +494,36 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut
       priorities = std::max(priorities, node.comm_priority);
     }
   }
-  graph::Graphs out;
-  for (const graph::Graph& graph : graphs) {
-    out.push_back({graph.rank, {}});
+  const auto set_iteration = [&](Node& node, int64_t iteration) {
+    node.iteration = static_cast<int32_t>(iteration);
+    if (!leaves_out || !leaves_out(node, iteration)) return;
+    node.type = NodeType::kInvalid;
+    node.comm_size = 0;
+  };
+  for (graph::Graph& graph : graphs) {
     if (graph.nodes.empty()) continue;
-    std::vector<Node>& nodes = out.back().nodes;
+    const size_t once = graph.nodes.size();
     const int64_t ids = graph.nodes.back().id + 1;
-    const bool carries = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-      return !node.details->carried_deps.empty();
-    });
-    std::set<int64_t> last;  // nodes that no other waits for, receives and sends aside
-    for (const Node& node : graph.nodes) {
-      if (node.type == NodeType::kCompute) last.insert(node.id);
-    }
-    for (const Node& node : graph.nodes) {
-      if (node.type != NodeType::kCompute) continue;
-      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
-        for (const int64_t id : *dependencies) last.erase(id);
-      }
-    }
-    for (int64_t i = 0; i < times; ++i) {
-      for (const Node& node : graph.nodes) {
-        Node copy = node;
-        if (leaves_out && leaves_out(node, i + 1)) {
-          copy.type = NodeType::kInvalid;
-          copy.comm_size = 0;
-        }
-        copy.iteration = static_cast<int32_t>(i + 1);
-        copy.id += i * ids;
-        copy.comm_tag += i * tags;
-        if (copy.comm_priority > 0) copy.comm_priority += static_cast<uint32_t>(i) * priorities;
-        for (auto* dependencies : {&copy.data_deps, &copy.ctrl_deps}) {
+    const auto waits = times > 1 ? waits_across(graph) : std::vector<std::vector<int64_t>>{};
+    for (Node& node : graph.nodes) forget_carried(node);
+    graph.nodes.reserve(once * static_cast<size_t>(times));
+    for (int64_t i = 1; i < times; ++i) {
+      for (size_t n = 0; n < once; ++n) {
+        Node& node = graph.nodes.emplace_back(graph.nodes[n]);
+        set_iteration(node, i + 1);
+        node.id += i * ids;
+        node.comm_tag += i * tags;
+        if (node.comm_priority > 0) node.comm_priority += static_cast<uint32_t>(i) * priorities;
+        for (auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
           for (int64_t& id : *dependencies) id += i * ids;
         }
-        const bool begins =
-            (node.type == NodeType::kCompute || node.type == NodeType::kCollective) &&
-            node.ctrl_deps.empty();
-        for (const int64_t id : node.details->carried_deps) {
-          if (i > 0) copy.ctrl_deps.push_back(id + (i - 1) * ids);
-        }
-        const std::optional<int64_t> beside = node.details->co_executed_with;
-        copy.details = graph::NodeDetails{};
-        if (beside) copy.details.edit().co_executed_with = *beside + i * ids;
-        if (begins && i > 0 && !carries) {
-          for (const int64_t id : last) copy.ctrl_deps.push_back(id + (i - 1) * ids);
-        }
-        nodes.push_back(std::move(copy));
+        if (node.details->co_executed_with) *node.details.edit().co_executed_with += i * ids;
+        for (const int64_t id : waits[n]) node.ctrl_deps.push_back(id + (i - 1) * ids);
       }
     }
+    for (size_t n = 0; n < once; ++n) set_iteration(graph.nodes[n], 1);
   }
-  return out;
+  return graphs;
 }
 
 }  // namespace tombolo::sim

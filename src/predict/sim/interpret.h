@@ -41,10 +41,15 @@ struct Execution {
 // or that of its pair of ranks), and that all nodes finish.
 Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 
+// The same of graphs that are known to be sound, such as what `repeat` makes of sound ones: it does not
+// validate them first.
+Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels);
+
 // The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
 // update) are done, or as its carried_deps say. Node ids, tags and priorities continue upwards,
-// names repeat. What is left out of an iteration, from 1, takes no time and no bytes there.
+// names repeat. What is left out of an iteration, from 1, takes no time and no bytes there. Sound graphs
+// stay sound, if all parts of a message or of a collective are left out of the same iterations.
 using LeavesOut = std::function<bool(const graph::Node& node, int64_t iteration)>;
-graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut& leaves_out = {});
+graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out = {});
 
 }  // namespace tombolo::sim

@@ -166,5 +166,17 @@ TEST(InterpretDeath, MissingChannelsAreBugs) {
   EXPECT_DEATH(interpret(graphs, {}), "no channel from rank 0 to rank 1");
 }
 
+// What is not validated is not believed either.
+TEST(InterpretDeath, PartsThatAreMissingAreBugs) {
+  const Graphs unanswered = {{0, {send(0, 1, 8, {}, 3)}}, {1, {receive(0, 0, 8, 4)}}};
+  EXPECT_DEATH(interpret_sound(unanswered, {}), "rank 0 sends tag 3, rank 1 receives tag 4");
+  EXPECT_DEATH(interpret_sound({{0, {compute(0, 1), compute(1, 1, {7})}}}, {}),
+               "rank 0 has no node 7");
+  Node sum = compute(0, 1);
+  sum.type = NodeType::kCollective;
+  sum.comm_group = {0, 1};
+  EXPECT_DEATH(interpret_sound({{0, {sum}}, {1, {compute(0, 1)}}}, {}), "1 ranks of 2 take part");
+}
+
 }  // namespace
 }  // namespace tombolo::sim

@@ -225,11 +225,14 @@ bool leaves_interval(const graph::Node& node) {
   return node.type != graph::NodeType::kReceive;
 }
 
+// How finely passes are drawn.
+enum class Passes { kWhole, kWithWhatTheyCommunicate };
+
 // The intervals of one rank. What a pass communicates inside stands behind its computation. The two
 // sides of a pair begin together, and what they communicate inside is not drawn: what of it lies behind
 // what is another matter (predict/strand).
 void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Execution& execution,
-                   std::vector<trace::Interval>& intervals) {
+                   Passes passes, std::vector<trace::Interval>& intervals) {
   const std::vector<Span>& spans = execution.spans[static_cast<size_t>(graph.rank)];
   // Of passes that communicate, so much is drawn; by iteration, as one may be in parts.
   std::map<std::pair<int32_t, action::Action>, SimDuration> drawn;
@@ -242,8 +245,9 @@ void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Exec
       span.start = spans[static_cast<size_t>(*beside)].start;  // ids of schedules count from 0
     }
     trace::Interval interval = interval_of(graph, node, span, execution);
-    const plan::PassCommunication* inside =
-        is_of_pair(graph, i) ? nullptr : communication_of(plan, graph.rank, *node.action);
+    const plan::PassCommunication* inside = passes == Passes::kWhole || is_of_pair(graph, i)
+                                                ? nullptr
+                                                : communication_of(plan, graph.rank, *node.action);
     if (!inside || inside->total() == 0_s) {
       intervals.push_back(std::move(interval));
       continue;
@@ -257,9 +261,12 @@ void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Exec
 }
 
 std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
-                                          const Execution& execution) {
+                                          const Execution& execution, Passes passes) {
   std::vector<trace::Interval> intervals;
-  for (const graph::Graph& graph : graphs) add_intervals(plan, graph, execution, intervals);
+  size_t nodes = 0;
+  for (const graph::Graph& graph : graphs) nodes += graph.nodes.size();
+  intervals.reserve(nodes);
+  for (const graph::Graph& graph : graphs) add_intervals(plan, graph, execution, passes, intervals);
   return intervals;
 }
 
@@ -293,8 +300,8 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
   out.iterations = iterations_of(plan, options.iterations);
   TRY(check_numbers(plan, out.iterations));
   out.schedule = TRY(all ? schedule::build(plan) : schedule::build(plan, sample->replicas));
-  const graph::Graphs once = all ? schedule::to_graph(plan, out.schedule)
-                                 : schedule::to_graph(plan, out.schedule, sample->replicas);
+  graph::Graphs once = all ? schedule::to_graph(plan, out.schedule)
+                           : schedule::to_graph(plan, out.schedule, sample->replicas);
   size_t nodes = 0;
   for (const graph::Graph& graph : once) nodes += graph.nodes.size();
   if (static_cast<double>(nodes) * static_cast<double>(out.iterations) >
@@ -303,12 +310,15 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
                                 out.iterations, nodes),
                     "fewer iterations");
   }
+  const Status sound = graph::validate(once);
+  CHECK(sound, "{}", sound.error().text());
   const schedule::detail::OuterCalendar calendar(plan);
-  out.graphs = repeat(once, out.iterations, [&](const graph::Node& node, int64_t iteration) {
-    return calendar.leaves_out(node, iteration);
-  });
-  out.execution =
-      interpret(out.graphs, all ? channels_of(plan, out.schedule, out.graphs) : sample->channels);
+  out.graphs =
+      repeat(std::move(once), out.iterations, [&](const graph::Node& node, int64_t iteration) {
+        return calendar.leaves_out(node, iteration);
+      });
+  out.execution = interpret_sound(
+      out.graphs, all ? channels_of(plan, out.schedule, out.graphs) : sample->channels);
   return out;
 }
 
@@ -322,7 +332,8 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   const Played played = TRY(play(plan, options));
   Simulation out;
   out.trace.header = header_of(plan, played.execution);
-  out.trace.intervals = intervals_of(plan, played.graphs, played.execution);
+  out.trace.intervals =
+      intervals_of(plan, played.graphs, played.execution, Passes::kWithWhatTheyCommunicate);
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = median_of(out.trace);
@@ -340,7 +351,8 @@ Result<SimDuration> iteration_time(const plan::Plan& plan, const PipelineSample&
   trace::Trace trace;
   trace.header.overlaps = plan.exchange_overlaps();
   trace.header.cycle = schedule::cycle_of(plan);
-  trace.intervals = intervals_of(plan, played.graphs, played.execution);
+  // Iterations begin and end with whole passes.
+  trace.intervals = intervals_of(plan, played.graphs, played.execution, Passes::kWhole);
   return median_of(trace);
 }
 
