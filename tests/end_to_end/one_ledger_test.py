@@ -20,7 +20,8 @@ LONG = bool(os.environ.get("TOMBOLO_LONG"))
 JOBS = 600 if LONG else 60
 SEARCHED_EACH, SEARCHED_PLACES = 6, 5  # of so many jobs one is planned as well, if it has so few datacenters
 
-# Beyond the bounds, and why. 329: three datacenters sum in turn; over a shorter way one message comes in time to take another's share (Graham's anomaly), by 7 %.
+# Beyond the bounds, and why. 329: three datacenters sum in turn; over a shorter way sums are ready in time to overtake a part that another datacenter
+# waits for, by 7 % (an anomaly of list scheduling, docs/laws/gradient_exchange.md).
 KNOWN = {329}
 
 # Where a closed form says of itself what it does not know; such jobs may lie further from what is simulated.

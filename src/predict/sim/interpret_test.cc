@@ -166,6 +166,35 @@ TEST(InterpretDeath, MissingChannelsAreBugs) {
   EXPECT_DEATH(interpret(graphs, {}), "no channel from rank 0 to rank 1");
 }
 
+// The example of docs/laws/gradient_exchange.md. Rank 0 sends rank 1 one message after the other, 10 ms each:
+// a first one, then X, which rank 1 hands on to rank 2 (10 ms, and 50 until it is there), and Y, which is
+// more urgent and waits for rank 2. With 12 ms from rank 2, X leaves at 10 ms, is handed on at 20 and there at
+// 80. With 8 ms Y is ready when the line is free, X leaves at 20 ms and is there at 90.
+TEST(Interpret, AShorterWayMayTakeLonger) {
+  const auto end_with = [](int64_t latency_ms) {
+    const auto message = [](int64_t id, int32_t peer, std::vector<int64_t> after, int64_t tag,
+                            uint32_t priority) {
+      Node node = send(id, peer, 1'000'000, std::move(after), tag);
+      node.comm_priority = priority;
+      return node;
+    };
+    const Graphs graphs = {{0,
+                            {message(0, 1, {}, 0, 1), message(1, 1, {}, 1, 2),
+                             receive(2, 2, 1'000'000), message(3, 1, {2}, 2, 1)}},
+                           {1,
+                            {receive(0, 0, 1'000'000, 0), receive(1, 0, 1'000'000, 1),
+                             receive(2, 0, 1'000'000, 2), message(3, 2, {1}, 0, 1)}},
+                           {2, {message(0, 0, {}, 0, 1), receive(1, 1, 1'000'000, 0)}}};
+    Channels channels;
+    channels.laws = {{{0, 1}, {{0}, SimDuration{10'000'000}, {}}},
+                     {{1, 2}, {{50'000'000}, SimDuration{10'000'000}, {}}},
+                     {{2, 0}, {{latency_ms * 1'000'000}, SimDuration{0}, {}}}};
+    return interpret(graphs, channels).spans[2][1].end.ns / 1'000'000;
+  };
+  EXPECT_EQ(end_with(12), 80);
+  EXPECT_EQ(end_with(8), 90);
+}
+
 // What is not validated is not believed either.
 TEST(InterpretDeath, PartsThatAreMissingAreBugs) {
   const Graphs unanswered = {{0, {send(0, 1, 8, {}, 3)}}, {1, {receive(0, 0, 8, 4)}}};
