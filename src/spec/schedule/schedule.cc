@@ -35,9 +35,12 @@ Status check_shape(layout::ScheduleKind kind, const PipelineShape& shape) {
   }
   if (shape.chunks > 1 && !shape.shared.empty()) {
     return unusable(
-        fmt::format("schedule = \"{}\" holds several stages per rank, and sharing = \"temporal\"",
-                    name),
-        "sharing = \"spatial\", or a schedule with one stage per rank");
+        fmt::format(
+            "schedule = \"{}\" holds {} stages per rank, and sharing = \"temporal\" has an "
+            "order for each boundary: several boundaries would own one pair of nodes at once",
+            name, shape.chunks),
+        "sharing = \"spatial\", or one stage per rank: virtual_stages = 1 with schedule = "
+        "\"atlas\" or \"1f1b\"");
   }
   CHECK(shape.mapping == mapping, "the shape is not mapped as schedule \"{}\" is", name);
   if (!shape.microbatches_each.empty() && !shape.shared.empty()) {

@@ -304,6 +304,25 @@ TEST(Schedule, PipelinesThatCrossAlikeShare) {
   EXPECT_THAT(parts.sharers(2, 0), IsEmpty());
 }
 
+// Boundaries 0 and 4 of eight stages on four ranks join the same two ranks. What the refusal suggests works.
+TEST(Schedule, SeveralStagesPerRankDoNotShareInTime) {
+  for (const char* schedule : {"interleaved", "zb-v"}) {
+    const Result<Schedule> refused = build(three_pipelines(
+        fmt::format("sharing = \"temporal\"\nschedule = \"{}\"\nvirtual_stages = 2\n", schedule)));
+    ASSERT_FALSE(refused) << schedule;
+    EXPECT_THAT(refused.error().text(),
+                HasSubstr(fmt::format("schedule = \"{}\" holds 2 stages per rank", schedule)));
+    EXPECT_THAT(refused.error().text(),
+                HasSubstr("several boundaries would own one pair of nodes"));
+    EXPECT_TRUE(build(three_pipelines(
+        fmt::format("sharing = \"spatial\"\nschedule = \"{}\"\nvirtual_stages = 2\n", schedule))));
+  }
+  for (const char* schedule : {"atlas", "1f1b"}) {
+    EXPECT_TRUE(build(three_pipelines(
+        fmt::format("sharing = \"temporal\"\nschedule = \"{}\"\nvirtual_stages = 1\n", schedule))));
+  }
+}
+
 TEST(NotesOnSharing, NameWhatHasNoEffect) {
   const auto notes = [](const std::string& parallelism, bool wan = true) {
     return notes_on_sharing(three_pipelines(parallelism, wan));
