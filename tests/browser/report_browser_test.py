@@ -109,12 +109,14 @@ HANGING = """return [...document.querySelectorAll('body *')].filter((node) => !n
              (node.getBoundingClientRect().right > innerWidth + 1 || node.getBoundingClientRect().left < -1)).map((node) => node.outerHTML.slice(0, 80))"""
 
 
-class ReportTest(unittest.TestCase):
+class PageTest(unittest.TestCase):
     def wait(self, browser, condition):
         """Until the page says so; how long that takes decides nothing."""
         browser.run("""const met = new Function(arguments[0]);
             return new Promise((done) => { const look = () => met() ? done() : setTimeout(look, 20); look(); })""", condition)
 
+
+class ReportTest(PageTest):
     def browse(self, page, width=1280, height=900, *flags, hash=""):
         return ReportBrowser(self.id().split(".")[-1], page, width, height, *flags, hash=hash)
 
@@ -203,7 +205,7 @@ class ReportTest(unittest.TestCase):
         with self.browse("pair.html") as browser:
             cards = browser.run(CARDS)
             # Of the measured Trace, and the prediction's below; without a price, a dash.
-            self.assertEqual(["Throughput", "1750 tokens/s", "predicted 1900 tokens/s"], cards[3][::2] + [cards[3][3]])
+            self.assertEqual(["Throughput", "1,750 tokens/s", "predicted 1,900 tokens/s"], cards[3][::2] + [cards[3][3]])
             self.assertEqual(["MFU", "31.0 %", "predicted 31.0 %"], cards[4][::2] + [cards[4][3]])
             self.assertEqual(["Memory peak", "predicted", "2.00 GB", "of 8.00 GB (25 %), on rank 1"], cards[5])
             self.assertEqual(["Cost per iteration", "measured", "–", "a datacenter names no price"], cards[6])
@@ -566,9 +568,9 @@ COLOURS = """const canvas = document.querySelectorAll('#maps canvas')[1], pen = 
              return seen.size"""
 
 
-class HeatMapTest(unittest.TestCase):
-    def browse(self, width=1280):
-        return ReportBrowser(self.id().split(".")[-1], "heat_map.html", width, 900)
+class HeatMapTest(PageTest):
+    def browse(self, width=1280, hash=""):
+        return ReportBrowser(self.id().split(".")[-1], "heat_map.html", width, 900, hash=hash)
 
     def test_a_cell_tells_who_sends_how_much(self):
         with self.browse() as browser:
@@ -583,6 +585,18 @@ class HeatMapTest(unittest.TestCase):
             self.assertEqual(3, browser.run(COLOURS))  # empty, tensor, data
             browser.run("const s = document.getElementById('layer'); s.value = '1'; s.dispatchEvent(new Event('change'))")
             self.assertEqual(2, browser.run(COLOURS))
+
+    def test_the_address_restores_the_kind(self):
+        with self.browse() as browser:
+            browser.run("const s = document.getElementById('layer'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+            self.wait(browser, "return location.hash === '#show=data'")
+        with self.browse(hash="#show=data&y=300") as browser:
+            self.assertEqual(["1", 2], [browser.run("return document.getElementById('layer').value"), browser.run(COLOURS)])
+            self.wait(browser, "return scrollY > 250")
+        for hash in ("#show=nonsense", "#show", "#nonsense&show=%"):
+            with self.browse(hash=hash) as browser:
+                self.assertEqual([], browser.errors(), hash)
+                self.assertEqual(["-1", 3], [browser.run("return document.getElementById('layer').value"), browser.run(COLOURS)], hash)
 
     def test_a_phone_shows_all_of_it(self):
         with self.browse(width=390) as browser:
@@ -609,7 +623,7 @@ AXIS = """return [...document.querySelectorAll('#streams svg text')].filter((t) 
             .map((t) => t.textContent).join(' ')"""
 
 
-class StreamsTest(unittest.TestCase):
+class StreamsTest(PageTest):
     def browse(self, width=1280, *flags):
         return ReportBrowser(self.id().split(".")[-1], "streams.html", width, 900, *flags)
 
@@ -643,9 +657,9 @@ HOVER = """const svg = document.querySelectorAll('#charts svg')[arguments[0]], b
 POINTS = "return document.querySelectorAll('#charts svg')[arguments[0]].querySelectorAll('circle').length"
 
 
-class SweepTest(unittest.TestCase):
-    def browse(self, width=1280, *flags):
-        return ReportBrowser(self.id().split(".")[-1], "sweep.html", width, 900, *flags)
+class SweepTest(PageTest):
+    def browse(self, width=1280, *flags, hash=""):
+        return ReportBrowser(self.id().split(".")[-1], "sweep.html", width, 900, *flags, hash=hash)
 
     def test_a_line_per_schedule_tells_its_values(self):
         with self.browse() as browser:
@@ -665,6 +679,29 @@ class SweepTest(unittest.TestCase):
             browser.run("const s = document.querySelector('#controls select'); s.value = '1'; s.dispatchEvent(new Event('change'))")
             self.assertEqual(8, browser.run(POINTS, 0))
             self.assertEqual("at 80 ms: gpipe: 50, 1f1b: 55.00", browser.run(HOVER, 0, 1.0))
+
+    def test_the_address_restores_what_was_chosen(self):
+        with self.browse() as browser:
+            browser.run("const s = document.querySelector('#controls select'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+            self.wait(browser, "return location.hash === '#connections=4'")
+        with self.browse(600, hash="#configurations&connections=4") as browser:
+            self.assertEqual(["1", 8], [browser.run("return document.querySelector('#controls select').value"), browser.run(POINTS, 0)])
+            self.wait(browser, "return document.getElementById('configurations').getBoundingClientRect().top < 400 && scrollY > 200")
+            self.assertEqual([], browser.errors())
+            browser.run("location.hash = '#connections=1'")  # a link of the same page
+            self.wait(browser, "return document.querySelector('#controls select').value === '0'")
+            self.assertEqual(7, browser.run(POINTS, 0))
+        for hash in ("#connections=3", "#nonsense", "#connections&%=%"):
+            with self.browse(hash=hash) as browser:
+                self.assertEqual([], browser.errors(), hash)
+                self.assertEqual(7, browser.run(POINTS, 0), hash)
+
+    def test_large_figures_are_in_groups(self):
+        with self.browse() as browser:
+            self.assertEqual(["0", "0.7187", "13.75", "999.9", "1,000", "3,834", "-71,068"],
+                             browser.run("return [0, 0.71871, 13.754, 999.94, 999.96, 3834.2, -71068.4].map(figure_text)"))
+            self.assertEqual(["1.000e-5", "12", "1,234,568", "1.000e+15"],
+                             browser.run("return [1e-5, 12, 1234567.8, 1e15].map(cell_text)"))
 
     def test_dark_and_on_a_phone(self):
         with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:

@@ -31,6 +31,12 @@ std::optional<double> number_of(const Value& value) {
   return {};
 }
 
+// As the page's own scripts write figures: from a thousand on in groups.
+std::string card_text(double figure) {
+  const bool whole = std::abs(figure) >= 999.95 && std::abs(figure) < 1e15;
+  return whole ? grouped(std::llround(figure)) : sweep_figure_text(figure);
+}
+
 bool any_knows(const Sweep& sweep, const std::vector<SweepRow>& rows, const std::string& column) {
   return best_row(sweep, rows, column, true) != nullptr;
 }
@@ -103,7 +109,7 @@ void add_card(const Sweep& sweep, const std::vector<SweepRow>& rows, const std::
   const SweepRow* best = column.empty() ? nullptr : best_row(sweep, rows, column, largest);
   if (!best) return;
   page.cards.push_back({fmt::format("{}: {}", words_of(column), largest ? "most" : "least"),
-                        sweep_figure_text(*sweep_figure(sweep, *best, column)),
+                        card_text(*sweep_figure(sweep, *best, column)),
                         configuration_words(sweep, best->configuration)});
 }
 

@@ -57,6 +57,7 @@ std::string render_heat_maps(const HeatMapPage& page) {
                                                 {"style", asset("page.css")},
                                                 {"words", asset("words.js")},
                                                 {"parts", asset("parts.js")},
+                                                {"view_hash", asset("view_hash.js")},
                                                 {"heat_map", asset("heat_map.js")},
                                                 {"data", data}});
 }

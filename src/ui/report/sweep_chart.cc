@@ -77,6 +77,7 @@ std::string render_sweep(const SweepChartPage& page) {
                                              {"style", asset("page.css")},
                                              {"d3", asset("d3.min.js")},
                                              {"words", asset("words.js")},
+                                             {"view_hash", asset("view_hash.js")},
                                              {"sweep", asset("sweep.js")},
                                              {"data", data}});
 }

@@ -152,11 +152,24 @@ function fill_page() {
     select.append(element("option", {value: i}, name));
     by_id("legend").append(element("li", {}, element("span", {class: "swatch", style: `background:var(${color})`}), name));
   });
-  select.addEventListener("change", () => maps.forEach((map) => map.show(Number(select.value))));
+  const choose = (layer) => {
+    select.value = layer;
+    maps.forEach((map) => map.show(layer));
+  };
   by_id("maps-note").textContent =
     `A cell has the colour of the kind with most bytes; full colour is the largest cell of the map, each ` +
     `step to a tenth is fainter.` +
     (data.maps.some((map) => map.group > 1 && map.group < map.count) ? ` Outlined: the ${data.group}s.` : "");
+
+  // The view in the page's address (view_hash.js): a kind of bytes by its name.
+  const read = () => ({show: select.value === "-1" ? null : data.layers[select.value].name});
+  const show = (asked) => choose(data.layers.findIndex(({name}, i) => present[i] && name === asked.show));
+  show(read_hash());
+  const hash = keep_view_in_hash(read, show);
+  select.addEventListener("change", () => {
+    choose(Number(select.value));
+    hash.changed();
+  });
 }
 
 fill_page();

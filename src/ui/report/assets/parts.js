@@ -4,9 +4,9 @@
 const by_id = (id) => document.getElementById(id);
 
 function table_section(table, number) {
-  const id = `table-${number}`;
+  const id = `table-${number}`, heading = id + "-title";
   const cell = (tag, text, i) => element(tag, {class: i > 0 && i <= table.figures ? "number" : null}, text);
-  return element("section", {"aria-labelledby": id}, element("h2", {id}, table.title),
+  return element("section", {id, "aria-labelledby": heading}, element("h2", {id: heading}, table.title),
     element("div", {class: "scroll"}, element("table", {},
       element("thead", {}, element("tr", {}, table.columns.map((text, i) => cell("th", text, i)))),
       element("tbody", {}, table.rows.map((row) => element("tr", {}, row.map((text, i) => cell("td", text, i))))))),

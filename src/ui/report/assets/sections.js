@@ -45,17 +45,16 @@ function headline_cards() {
 function figure_cards() {
   const figures = main_trace.figures;
   if (!figures) return [];
-  const whole = (number) => number >= 1e4 ? Math.round(number).toLocaleString("en") : significant(number, 4);
   const of_figure = (value, parts) => value === null ? "–" : figure_of(parts(value));
   const other = data.traces.find((trace) => trace !== main_trace && trace.figures);
   const beside = (key, text, otherwise) => !other || other.figures[key] === null ? otherwise
     : [badge_of(other), ` ${text(other.figures[key])}`];
   const time = `at the ${main_trace.summary.iterations > 1 ? "median " : ""}iteration time`;
-  const dollars = (value) => value >= 0.995 ? "$" + whole(value) : value === 0 ? "$0" : "$" + value.toFixed(Math.min(9, 2 - Math.floor(Math.log10(value))));
+  const dollars = (value) => value >= 0.995 ? "$" + figure_text(value) : value === 0 ? "$0" : "$" + value.toFixed(Math.min(9, 2 - Math.floor(Math.log10(value))));
   const {tokens_per_s, mfu, cost_usd, devices, memory_peak_bytes, memory_bytes, memory_rank} = figures;
   return [
-    card("Throughput", badge_of(main_trace), of_figure(tokens_per_s, (value) => [whole(value), "tokens/s"]),
-         tokens_per_s === null ? "the job has no model" : beside("tokens_per_s", (value) => `${whole(value)} tokens/s`, time)),
+    card("Throughput", badge_of(main_trace), of_figure(tokens_per_s, (value) => [figure_text(value), "tokens/s"]),
+         tokens_per_s === null ? "the job has no model" : beside("tokens_per_s", (value) => `${figure_text(value)} tokens/s`, time)),
     card("MFU", badge_of(main_trace), of_figure(mfu, (value) => [significant(100 * value, 3), "%"]),
          mfu === null ? "stage times were given, not derived" : beside("mfu", share3_text, "of the devices' peak, for the model's FLOPs")),
     card("Memory peak", badge("predicted"), of_figure(memory_peak_bytes, (value) => bytes_text(value).split(" ")),

@@ -21,10 +21,10 @@ const chosen = axes.map(() => 0);  // the value of each axis of `rest`
 const line_names = data.by === null ? [""] : axes[data.by].texts.slice(0, kLinesMax)
     .map((text) => axes[data.by].numbers ? `${brief_name(axes[data.by].name)} ${text}` : text);
 
-function figure_text(value) {
+function cell_text(value) {
   const size = Math.abs(value);
   if (size >= 1e15 || (size < 1e-4 && size > 0)) return value.toExponential(3);
-  return Number.isInteger(value) || size >= 1e4 ? Math.round(value).toLocaleString("en") : significant(value, 4);
+  return Number.isInteger(value) ? value.toLocaleString("en") : figure_text(value);
 }
 
 function lines_of(column) {
@@ -113,7 +113,7 @@ class SweepChart {
   words() {
     const parts = this.lines.map(({name, y}) => {
       const known = y.filter((value) => value !== null);
-      return (name ? name + " " : "") + (known.length ? `from ${figure_text(known[0])} to ${figure_text(known[known.length - 1])}` : "nothing feasible");
+      return (name ? name + " " : "") + (known.length ? `from ${cell_text(known[0])} to ${cell_text(known[known.length - 1])}` : "nothing feasible");
     });
     return `${this.title} over ${x_axis.name}: ${parts.join("; ")}`;
   }
@@ -130,7 +130,7 @@ class SweepChart {
   }
   read(i) {
     const shown = this.lines.slice(0, 8).map(({name, y}) =>
-      (name ? name + ": " : "") + (y[i] === null ? "–" : figure_text(y[i])));
+      (name ? name + ": " : "") + (y[i] === null ? "–" : cell_text(y[i])));
     this.reading.textContent = `at ${x_axis.texts[i]}: ${shown.join(", ")}${this.lines.length > 8 ? ", …" : ""}`;
   }
   key() {
@@ -147,15 +147,30 @@ function fill_controls(charts) {
   const controls = by_id("controls");
   const open = rest.filter((axis) => axes[axis].texts.length > 1);
   controls.hidden = open.length === 0;
-  for (const axis of open) {
+  const selects = open.map((axis) => {
     const id = `axis-${axis}`;
     const select = element("select", {id}, axes[axis].texts.map((text, i) => element("option", {value: i}, text)));
-    select.addEventListener("change", () => {
-      chosen[axis] = Number(select.value);
-      charts.forEach((chart) => chart.draw());
-    });
     controls.append(element("div", {class: "control"}, element("label", {for: id}, axes[axis].name), select));
-  }
+    return select;
+  });
+  const draw = () => charts.forEach((chart) => chart.draw());
+
+  // The view in the page's address (view_hash.js): values by their axis, but for the first of each, which the page opens with.
+  const read = () => Object.fromEntries(open.map((axis) => [axes[axis].name, chosen[axis] > 0 ? axes[axis].texts[chosen[axis]] : null]));
+  const show = (asked) => {
+    open.forEach((axis, i) => {
+      chosen[axis] = Math.max(0, axes[axis].texts.indexOf(asked[axes[axis].name]));
+      selects[i].value = chosen[axis];
+    });
+    draw();
+  };
+  show(read_hash());
+  const hash = keep_view_in_hash(read, show);
+  open.forEach((axis, i) => selects[i].addEventListener("change", () => {
+    chosen[axis] = Number(selects[i].value);
+    draw();
+    hash.changed();
+  }));
 }
 
 // How a column of an answer is headed and written: "iteration_s" is "iteration (s)".
@@ -180,7 +195,7 @@ function fill_table() {
     ...axes.map((axis, i) => axis.texts[value_on(configuration, i)]),
     ...data.columns.map((column, i) => {
       const value = column.cells[configuration];
-      return !column.numeric ? value : value === null ? "–" : figure_text(value * words[i].scale);
+      return !column.numeric ? value : value === null ? "–" : cell_text(value * words[i].scale);
     })];
   by_id("table").append(
     element("thead", {}, element("tr", {}, names.map((name, i) => head(name, numeric[i], keys[i])))),

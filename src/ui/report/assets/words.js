@@ -99,6 +99,9 @@ function significant(value, digits) {
   return value.toFixed(Math.min(places, 12));
 }
 
+// Four significant digits, from a thousand on whole and in groups: "0.7187", "13.75", "3,834".
+const figure_text = (value) => Math.abs(value) >= 999.95 ? Math.round(value).toLocaleString("en") : significant(value, 4);
+
 const kTimes = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
 function time_parts(ns, digits = 4) {
   if (ns === 0) return ["0", "s"];
