@@ -61,7 +61,8 @@ void describe(Archive& a, MeasuredLayer& layer) {
   a.required("whole", layer.whole);
   a.required("attention", layer.attention);
   a.check(layer.attention.value > 0 && layer.attention < layer.whole, "attention",
-          "must be a part of the whole");
+          "must be less than `whole`, the time of the layer that it is part of",
+          "the command again while the machine is idle: other work disturbed one of the two");
 }
 
 template <class Archive>
