@@ -173,7 +173,7 @@ sanitizers() {
 }
 
 build_threads() { build_tests tsan "${tsan_labels[*]}"; }
-build_swift() { build_tests swift "${swift_labels[*]}" "${swift_programs[@]}"; }
+build_swift() { build_tests swift "${swift_labels[*]}" "${swift_programs[@]}" bench_syntax; }  # no test runs bench/: only read it
 
 threads() { build_threads && beside build_swift run_tests tsan "${tsan_labels[*]}"; }
 
