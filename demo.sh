@@ -34,8 +34,10 @@ mkdir -p build run
 rm -rf run/checkpoints  # of an earlier demo: training refuses to overwrite checkpoints
 echo "Building (the first time takes some minutes; log: build/demo.log)" >&2
 programs=(tombolo tombolo-worker tombolo-islands)
+# Made once, and waited for: less optimised than in `torch`, which takes longer to compile. What computes for long is LibTorch.
 build() {
-  cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF && cmake --build build/demo --target "${programs[@]}"
+  cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF -DCMAKE_CXX_FLAGS_RELEASE=-O1 &&
+    cmake --build build/demo --target "${programs[@]}"
 }
 if ! build > build/demo.log 2>&1; then
   tail -30 build/demo.log >&2
