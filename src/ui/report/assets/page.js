@@ -55,7 +55,7 @@ function gantt_notes() {
   const held = data.traces[0].timeline.iterations;
   if (data.traces.length === 2 && main_trace.timeline.iterations.some((i) => !data.traces[0].by_iteration.has(i.iteration))) {
     out.push(`The ${data.traces[0].provenance} Trace ends with iteration ${held[held.length - 1].iteration}; other iterations are
-              held against that one.`);
+              compared with that one.`);
   }
   if (folds) {
     out.push(`A folded row shows what its ranks do together: the height of a colour is the share of them that is at that work, on
