@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -225,7 +226,7 @@ class Search {
     simulate();
     rank();
     if (ways_.ways.empty()) return no_way();
-    if (options_.rates && ways_.ways.front().within) by_rate();
+    if (options_.rates && ways_.ways.front().within && !open_.job.cluster.wan.empty()) by_rate();
     return std::move(ways_);
   }
 
@@ -252,11 +253,18 @@ class Search {
     return {};
   }
 
+  // What did not fit says more than what cannot be said.
   void miss(const std::string& name, const Error& error) {
     std::string reason = error.message;
     const std::string prefix = open_.job.file + ": ";
     if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
-    misses_.try_emplace(name, reason.substr(0, reason.find('\n')));
+    reason = reason.substr(0, reason.find('\n'));
+    const bool closer = error.code == ErrorCode::kInfeasible && did_not_fit_.insert(name).second;
+    if (closer) {
+      misses_.insert_or_assign(name, std::move(reason));
+    } else {
+      misses_.try_emplace(name, std::move(reason));
+    }
   }
 
   void add(WayKind kind, std::string name, plan::Job job) {
@@ -292,14 +300,16 @@ class Search {
     const int64_t part = batch % parts == 0 ? batch / parts : batch;
     layouts.resize(open_.job.cluster.datacenters.size());
     parallel_for(layouts.size(), options_.threads, [&](size_t i) {
-      // With replicas elsewhere gradients are not sharded among them (docs/laws/zero.md).
+      // With replicas elsewhere neither sequences nor gradients are sharded (docs/laws/zero.md).
       for (const int64_t zero : {0, 1}) {
-        if (open_.fixed.zero && *open_.fixed.zero != zero) continue;
+        if (open_.fixed.zero.value_or(zero) != zero || open_.fixed.context.value_or(1) > 1)
+          continue;
         plan::OpenJob one = open_;
         one.job.cluster = part_of(open_.job.cluster, {i});
         one.job.exchange.reset();
         one.job.training.global_batch = part;
         one.fixed.zero = zero;
+        one.fixed.context = 1;
         one.fixed.data.reset();  // is of all datacenters together
         const auto found = best_layouts(one);
         if (!found) continue;
@@ -346,11 +356,16 @@ class Search {
   void stages() {
     const std::string name = "stages across";
     for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
-      if (stopped()) return;
       plan::OpenJob several = open_;
       several.job.exchange.reset();
       several.job.cluster = part_of(open_.job.cluster, subset);
-      stages_of(several, name);
+      if (stopped()) {
+        misses_.insert_or_assign(name, "stopped before it was searched");
+      } else if (several.job.cluster.wan.empty()) {
+        misses_.try_emplace(name, "no WAN link joins two datacenters");
+      } else {
+        stages_of(several, name);
+      }
     }
   }
   void stages_of(const plan::OpenJob& several, const std::string& name) {
@@ -376,9 +391,15 @@ class Search {
                                     kMixedTops.back()));
   }
 
-  // Of a subset's jobs those that were best in the modes played so far, for local steps.
-  std::vector<plan::Job> best_of(std::vector<plan::Job> jobs,
-                                 const std::vector<std::string>& names) {
+  // Of a subset's jobs, for local steps: those that were best in the modes played so far, and those that
+  // are best in a datacenter alone, which is what local steps come near to. None that shards the
+  // optimizer's state, which local steps refuse, if there is another.
+  std::vector<plan::Job> best_of(const std::vector<plan::Job>& jobs,
+                                 const std::vector<std::string>& names) const {
+    std::vector<plan::Job> whole;
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(whole),
+                 [](const plan::Job& job) { return job.parallelism.zero == 0; });
+    if (whole.empty()) return jobs;
     std::vector<const Way*> played;
     for (const Way& way : played_) {
       if (way.kind == WayKind::kHomes && way.datacenters == names) played.push_back(&way);
@@ -386,15 +407,17 @@ class Search {
     std::sort(played.begin(), played.end(),
               [](const Way* a, const Way* b) { return a->iteration < b->iteration; });
     std::vector<plan::Job> out;
+    const auto take = [&](const plan::Job& job, size_t most) {
+      const bool is_new = std::none_of(out.begin(), out.end(),
+                                       [&](const plan::Job& other) { return is_twin(other, job); });
+      if (is_new && out.size() < most) out.push_back(job);
+    };
     for (const Way* way : played) {
-      if (out.size() == kLocalLayouts) break;
-      const auto same = std::find_if(jobs.begin(), jobs.end(),
-                                     [&](const plan::Job& job) { return is_twin(job, way->job); });
-      if (same == jobs.end()) continue;
-      out.push_back(std::move(*same));
-      jobs.erase(same);
+      for (const plan::Job& job : whole)
+        if (is_twin(job, way->job)) take(job, kLocalLayouts);
     }
-    return out.empty() ? jobs : out;
+    for (const plan::Job& job : whole) take(job, 2 * kLocalLayouts);
+    return out;
   }
 
   // But for how the batch is divided, which is found when a Plan is made.
@@ -408,6 +431,16 @@ class Search {
     return a.training == b.training && key(a) == key(b);
   }
 
+  std::string why_no_pipeline() const {
+    for (const auto& [key, value, most] :
+         {std::tuple("zero", open_.fixed.zero, 1), std::tuple("context", open_.fixed.context, 1)}) {
+      if (value && *value > most)
+        return fmt::format("parallelism.{} = {}: at most {} with replicas in several datacenters",
+                           key, *value, most);
+    }
+    return "no pipeline fits in each datacenter, as [parallelism] and the batch want it";
+  }
+
   void homes(bool local) {
     for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
       const cluster::Cluster part = part_of(open_.job.cluster, subset);
@@ -417,7 +450,7 @@ class Search {
       std::sort(names.begin(), names.end());
       if (stopped()) return;
       std::vector<plan::Job> jobs = jobs_of(subset, part);
-      if (local) jobs = best_of(std::move(jobs), names);
+      if (local) jobs = best_of(jobs, names);
       for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
         if (exchange.is_local() != local) continue;
         const std::string name = "gradients across, " + exchange_text(exchange);
@@ -426,9 +459,7 @@ class Search {
               name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));
           continue;
         }
-        if (jobs.empty())
-          misses_.try_emplace(
-              name, "no pipeline fits in each datacenter, as [parallelism] and the batch want it");
+        if (jobs.empty()) misses_.try_emplace(name, why_no_pipeline());
         for (plan::Job job : jobs) {
           job.exchange = exchange;
           add(WayKind::kHomes, name, std::move(job));
@@ -578,6 +609,7 @@ class Search {
   std::vector<Candidate> candidates_;  // to be simulated
   std::vector<Way> played_;
   std::map<std::string, std::string> misses_;
+  std::set<std::string> did_not_fit_;  // of these, the reason is that of the first that did not fit
   Ways ways_;
   std::vector<std::map<double, Way>> at_rates_;  // what has been played, by way and by factor
 };

@@ -14,7 +14,8 @@
 // all but one), the `layouts` best layouts of each datacenter alone with its part of the batch, and the
 // settings of exchange_grid(). Of unlike datacenters each takes a share by its speed. Layouts are chosen
 // by their time in one datacenter, so a layout that is good only with a slow exchange may be missed. Local
-// steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes.
+// steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes,
+// and as many that are best in a datacenter alone.
 // Stages in different datacenters are searched in the same subsets, each on its own.
 //
 // Small jobs are held against brute force (ways_test.cc).
@@ -121,6 +122,6 @@ std::string exchange_text(const plan::Exchange& exchange);
 
 inline constexpr size_t kSubsetsOf = 4;
 inline constexpr double kTie = 0.005;
-inline constexpr size_t kLocalLayouts = 3;
+inline constexpr size_t kLocalLayouts = 2;
 
 }  // namespace tombolo::across

@@ -257,6 +257,35 @@ TEST(Ways, TheNumberOfThreadsChangesNothing) {
   }
 }
 
+// Alone, a mixture may shard its sequences; with replicas elsewhere it cannot, and has other layouts.
+TEST(Ways, MixturesHaveWholePipelinesToo) {
+  const auto found =
+      ways(two("10 Gbps", 1, "[model.experts]\ncount = 8\nper_token = 2\nffn = 4096\n"));
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_TRUE(find(*found, "gradients across, dense"));
+  EXPECT_TRUE(find(*found, "gradients across, local, 30 steps"));
+}
+
+std::string why_not(const Ways& found, const std::string& name) {
+  for (const NoWay& each : found.no_ways)
+    if (each.name == name) return each.reason;
+  return "";
+}
+
+TEST(Ways, WhatIsNoWaySaysWhy) {
+  const auto sharded = ways(two("10 Gbps", 1, "[parallelism]\ncontext = 2\n"));
+  ASSERT_TRUE(sharded) << sharded.error().text();
+  EXPECT_THAT(why_not(*sharded, "gradients across, dense"),
+              HasSubstr("parallelism.context = 2: at most 1"));
+  std::string apart = two("10 Gbps");
+  apart.erase(apart.find("[[cluster.wan]]"));
+  const auto found = ways(apart, {.layouts = 1});
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(why_not(*found, "stages across"), "no WAN link joins two datacenters");
+  EXPECT_THAT(why_not(*found, "gradients across, dense"), HasSubstr("no WAN link joins each two"));
+  EXPECT_TRUE(found->by_rate.empty());
+}
+
 TEST(Ways, WhatDoesNotFitSaysWhy) {
   std::string large = two("10 Gbps");
   large.replace(large.find("layers = 8"), 10, "layers = 96");

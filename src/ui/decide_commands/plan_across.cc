@@ -110,12 +110,14 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
   }
   columns.push_back(text_column("why not"));
   TextTable table(columns);
+  const bool priced = std::any_of(found.ways.begin(), found.ways.end(),
+                                  [](const Way& way) { return way.cost.has_value(); });
   bool beyond = false;
   for (size_t i = 0; i < found.ways.size(); ++i) {
     const Way& way = found.ways[i];
     beyond = beyond || !way.steps.beyond.empty();
     std::vector<std::string> row{
-        fmt::format("{}{}.", way.on_front ? "*" : "", i + 1),
+        fmt::format("{}{}.", priced && way.on_front ? "*" : "", i + 1),
         way.name,
         brief(way.iteration),
         way.tokens_per_s ? fmt::format("{:.4g}", *way.tokens_per_s) : "-",
@@ -130,7 +132,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
     table.row(std::move(row), why_not(way, best, objective, options));
   }
   out << table.text();
-  if (best.cost) out << "  * no other way is both faster and cheaper\n";
+  if (priced) out << "  * no other way is both faster and cheaper\n";
   if (!found.no_ways.empty()) {
     out << "no way\n";
     TextTable missed({text_column(), text_column()});
