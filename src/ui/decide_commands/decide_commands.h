@@ -80,6 +80,11 @@ struct MixedPlanOptions {
 // The Plan of a job with explicit parallelism that the simulator takes, memory included.
 Result<plan::Plan> simulatable(const plan::Job& job);
 
+// --out of `tombolo plan`: the Plan of a job with explicit parallelism (.json), or the job with a comment
+// (.toml). What was written, for people.
+Result<std::string> write_layout(const plan::Job& job, const std::string& path,
+                                 const std::string& comment);
+
 // "(simulated)", and the closed form where it differs by more than search::kApart.
 std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form);
 Value finals_json(const search::FinalCounts& counts);

@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/file.h"
 #include "base/text_table.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/job.h"
-#include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
 #include "ui/command/stages.h"
@@ -147,27 +145,9 @@ Value::Table to_json(const plan::Job& job, const MixedResult& found,
           {"wall_s", wall}};
 }
 
-// Says what was written, for people.
-Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
-                                   const MixedPlanOptions& options) {
-  const std::string& path = options.out;
-  const std::string doing = "writing " + path;
-  const plan::Job exact = geo::with_plan(job, best);
-  if (path.ends_with(".json")) {
-    const plan::Plan plan = TRY(during(simulatable(exact), doing));
-    TRY(write_file(path, plan::to_json_text(plan)));
-    return fmt::format("wrote {}: a Plan, for tombolo estimate, traffic and simulate", path);
-  }
-  if (!path.ends_with(".toml")) {
-    return unusable(fmt::format("--out {}: neither .json nor .toml", path),
-                    "plan.json for a Plan, job.toml for a job with explicit parallelism");
-  }
-  const std::string comment =
-      fmt::format("tombolo plan {} --objective {}\n{}, predicted iteration {}", options.job,
-                  to_name(options.search.objective), choice_text(best), brief(best.iteration()));
-  TRY(write_file(path, plan::to_toml_text(exact, path, comment)));
-  return fmt::format("wrote {}: a job with this plan, for tombolo estimate, traffic and simulate",
-                     path);
+std::string comment_of(const MixedPlan& best, const MixedPlanOptions& options) {
+  return fmt::format("tombolo plan {} --objective {}\n{}, predicted iteration {}", options.job,
+                     to_name(options.search.objective), choice_text(best), brief(best.iteration()));
 }
 
 }  // namespace
@@ -180,7 +160,11 @@ Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, st
       "--across");
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   std::string written;
-  if (!options.out.empty()) written = TRY(write_artifact(open.job, found.top.front(), options));
+  if (!options.out.empty()) {
+    const MixedPlan& best = found.top.front();
+    written =
+        TRY(write_layout(geo::with_plan(open.job, best), options.out, comment_of(best, options)));
+  }
   if (options.json) {
     command::print_json(out, to_json(open.job, found, options, wall.count()));
     return {};

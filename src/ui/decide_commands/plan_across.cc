@@ -2,11 +2,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/file.h"
 #include "base/text_table.h"
 #include "decide/across/ways.h"
 #include "spec/plan/job.h"
-#include "spec/plan/plan_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/decide_commands.h"
@@ -244,22 +242,9 @@ tl::unexpected<Error> beyond_limits(const Ways& found, const PlanCommandOptions&
   return infeasible(text, "a later --deadline or a larger --budget");
 }
 
-Result<std::string> write_artifact(const Way& best, const PlanCommandOptions& options) {
-  const std::string& path = options.out;
-  if (path.ends_with(".json")) {
-    const plan::Plan plan = TRY(during(simulatable(best.job), "writing " + path));
-    TRY(write_file(path, plan::to_json_text(plan)));
-    return fmt::format("wrote {}: a Plan, for tombolo estimate, traffic and simulate", path);
-  }
-  if (!path.ends_with(".toml")) {
-    return unusable(fmt::format("--out {}: neither .json nor .toml", path),
-                    "plan.json for a Plan, job.toml for a job with explicit parallelism");
-  }
-  const std::string comment =
-      fmt::format("tombolo plan {} --across --objective {}\n{}, predicted iteration {}",
-                  options.job, options.objective, best.name, brief(best.iteration));
-  TRY(write_file(path, plan::to_toml_text(best.job, path, comment)));
-  return fmt::format("wrote {}: a job for tombolo estimate, traffic and simulate", path);
+std::string comment_of(const Way& way, const PlanCommandOptions& options) {
+  return fmt::format("tombolo plan {} --across --objective {}\n{}, predicted iteration {}",
+                     options.job, options.objective, way.name, brief(way.iteration));
 }
 
 }  // namespace
@@ -288,7 +273,8 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   std::string written;
   if (!options.out.empty()) {
-    written = TRY(write_artifact(found.ways[static_cast<size_t>(options.way - 1)], options));
+    const Way& way = found.ways[static_cast<size_t>(options.way - 1)];
+    written = TRY(write_layout(way.job, options.out, comment_of(way, options)));
   }
   if (options.json) {
     command::print_json(out, to_json(found, options, wall.count()));

@@ -221,31 +221,12 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, d
 // ---- artifacts ----
 
 // Says what was written, for people.
-Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOptions& options) {
-  const std::string& path = options.out;
-  const Result<plan::Plan> plan = simulatable(best.job);
-  const bool trainable =
-      plan && plan->devices() == std::ssize(plan->ranks) && plan->parallelism.zero == 0;
-  const char* readers = trainable ? "estimate, traffic, simulate and train"
-                        : plan    ? "estimate, traffic and simulate"
-                                  : "estimate and traffic";
-  if (path.ends_with(".json")) {
-    if (!plan) return fail(Error(plan.error()).during("writing " + path));
-    TRY(write_file(path, plan::to_json_text(*plan)));
-    return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
-  }
-  if (!path.ends_with(".toml")) {
-    return unusable(fmt::format("--out {}: neither .json nor .toml", path),
-                    "plan.json for a Plan, job.toml for a job with explicit parallelism");
-  }
-  const std::string comment = fmt::format(
-      "tombolo plan {} --law {} --objective {}\n{}, predicted iteration {}", options.job,
-      options.law, options.objective, search::configuration_text(best.candidate.configuration),
-      brief(best.iteration()));
-  TRY(write_file(path, plan::to_toml_text(best.job, path, comment)));
-  return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+std::string comment_of(const RankedPlan& best, const PlanCommandOptions& options) {
+  return fmt::format("tombolo plan {} --law {} --objective {}\n{}, predicted iteration {}",
+                     options.job, options.law, options.objective,
+                     search::configuration_text(best.candidate.configuration),
+                     brief(best.iteration()));
 }
-
 search::Finals finals_of(const PlanCommandOptions& options) {
   return {.candidates = options.simulate_for > 0_s ? search::kFinalists : 0,
           .at_most = options.simulate_for};
@@ -288,6 +269,27 @@ Result<plan::Plan> simulatable(const plan::Job& job) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
   return plan;
+}
+
+Result<std::string> write_layout(const plan::Job& job, const std::string& path,
+                                 const std::string& comment) {
+  const Result<plan::Plan> plan = simulatable(job);
+  const bool trainable =
+      plan && plan->devices() == std::ssize(plan->ranks) && plan->parallelism.zero == 0;
+  const char* readers = trainable ? "estimate, traffic, simulate and train"
+                        : plan    ? "estimate, traffic and simulate"
+                                  : "estimate and traffic";
+  if (path.ends_with(".json")) {
+    if (!plan) return fail(Error(plan.error()).during("writing " + path));
+    TRY(write_file(path, plan::to_json_text(*plan)));
+    return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
+  }
+  if (!path.ends_with(".toml")) {
+    return unusable(fmt::format("--out {}: neither .json nor .toml", path),
+                    "plan.json for a Plan, job.toml for a job with explicit parallelism");
+  }
+  TRY(write_file(path, plan::to_toml_text(job, path, comment)));
+  return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
 }
 
 std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form) {
@@ -362,7 +364,9 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
   std::string written;
-  if (!options.out.empty()) written = TRY(write_artifact(best, options));
+  if (!options.out.empty()) {
+    written = TRY(write_layout(best.job, options.out, comment_of(best, options)));
+  }
 
   if (options.json) {
     Value::Table answer = to_json(found, options, wall.count());
