@@ -9,10 +9,12 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <numeric>
+#include <mutex>
 #include <set>
 
 #include "base/parallel.h"
+#include "decide/across/break_even.h"
+#include "decide/across/way_order.h"
 #include "decide/geo/mixed.h"
 #include "decide/search/best_plan.h"
 #include "decide/search/space.h"
@@ -34,29 +36,6 @@ struct Candidate {
   std::string name;
   plan::Job job;
 };
-
-double score(const Way& way, search::Objective objective) {
-  switch (objective) {
-    case search::Objective::kCost:
-      return way.cost ? way.cost_per_step()->value : INFINITY;
-    case search::Objective::kThroughput:
-    case search::Objective::kTime:
-      return way.time_per_step().value;
-  }
-  return INFINITY;
-}
-
-// What decides between ways that score alike.
-double other_score(const Way& way, search::Objective objective) {
-  return score(way, objective == search::Objective::kCost ? search::Objective::kTime
-                                                          : search::Objective::kCost);
-}
-
-bool is_within(const Way& way, const WayLimits& limits) {
-  const double cost = score(way, search::Objective::kCost);
-  return (!limits.time_per_step || way.time_per_step() <= *limits.time_per_step) &&
-         (!limits.cost_per_step || cost <= limits.cost_per_step->value);
-}
 
 Result<Way> simulated(const Candidate& candidate, const WaysOptions& options) {
   const plan::Plan plan = TRY(cost::make_plan(candidate.job));
@@ -97,41 +76,6 @@ Result<Way> simulated(const Candidate& candidate, const WaysOptions& options) {
   }
   way.within = is_within(way, options.limits);
   return way;
-}
-
-// Best first: those within the limits, by the objective; of each run of ways within kTie of its first,
-// by the other one.
-void put_in_order(std::vector<Way>& ways, search::Objective objective) {
-  const auto by = [](const auto& key) {
-    return [key](const Way& a, const Way& b) { return key(a) < key(b); };
-  };
-  std::sort(ways.begin(), ways.end(), by([&](const Way& way) {
-              return std::tuple(!way.within, score(way, objective), other_score(way, objective),
-                                way.across.value, way.devices, way.name, way.layout);
-            }));
-  for (auto first = ways.begin(); first != ways.end();) {
-    const double most = score(*first, objective) * (1 + kTie);
-    const auto end = std::find_if(first, ways.end(), [&](const Way& way) {
-      return way.within != first->within || score(way, objective) > most;
-    });
-    std::stable_sort(first, end, by([&](const Way& way) { return other_score(way, objective); }));
-    first = end;
-  }
-}
-
-// Whether no other is at least as fast and as cheap, and better in one of them.
-void mark_front(std::vector<Way>& ways) {
-  const auto key = [](const Way& way) {
-    return std::pair(score(way, search::Objective::kTime), score(way, search::Objective::kCost));
-  };
-  for (Way& way : ways) {
-    way.on_front =
-        way.within && std::none_of(ways.begin(), ways.end(), [&](const Way& other) {
-          const auto [time, cost] = key(other);
-          const auto [own_time, own_cost] = key(way);
-          return time <= own_time && cost <= own_cost && (time < own_time || cost < own_cost);
-        });
-  }
 }
 
 // The datacenters of these indices, and the links between them.
@@ -226,7 +170,10 @@ class Search {
     simulate();
     rank();
     if (ways_.ways.empty()) return no_way();
-    if (options_.rates && ways_.ways.front().within && !open_.job.cluster.wan.empty()) by_rate();
+    if (options_.rates && ways_.ways.front().within && !open_.job.cluster.wan.empty()) {
+      ways_.by_rate = break_even(ways_.ways, options_);
+      ways_.stopped = ways_.stopped || ways_.by_rate.empty();
+    }
     return std::move(ways_);
   }
 
@@ -471,13 +418,16 @@ class Search {
   // What was added since the last time.
   void simulate() {
     std::vector<std::optional<Result<Way>>> all(candidates_.size());
-    const auto step = static_cast<size_t>(std::max(1, options_.threads));
-    for (size_t begin = 0; begin < all.size() && !stopped(); begin += step) {
-      const size_t end = std::min(all.size(), begin + step);
-      parallel_for(end - begin, options_.threads,
-                   [&](size_t i) { all[begin + i] = simulated(candidates_[begin + i], options_); });
-      if (options_.progress) options_.progress(static_cast<int64_t>(end), std::ssize(all));
-    }
+    std::mutex mutex;
+    int64_t done = 0;
+    parallel_for(all.size(), options_.threads, [&](size_t i) {
+      if (options_.stop && options_.stop()) return;
+      all[i] = simulated(candidates_[i], options_);
+      const std::lock_guard lock(mutex);
+      ++done;
+      if (options_.progress) options_.progress(done, std::ssize(all));
+    });
+    ways_.stopped = ways_.stopped || done < std::ssize(all);
     for (size_t i = 0; i < all.size(); ++i) {
       if (!all[i]) {
         misses_.try_emplace(candidates_[i].name, "stopped before it was simulated");
@@ -514,91 +464,6 @@ class Search {
     return infeasible(text, "more devices, or devices with more memory");
   }
 
-  // What a way takes where all WAN rates are so many times what they are. Layouts stay.
-  Way at_rate(Way way, double factor) const {
-    plan::Job job = way.job;
-    for (cluster::WanLink& link : job.cluster.wan) {
-      link.node_pair_limit = link.node_pair_limit * factor;
-      if (link.path_limit) link.path_limit = *link.path_limit * factor;
-    }
-    const Result<plan::Plan> plan = cost::make_plan(job);
-    const Result<SimDuration> time =
-        plan ? sim::iteration_time(*plan) : Result<SimDuration>(tl::unexpected(plan.error()));
-    way.iteration = time ? seconds(*time) : Seconds{INFINITY};
-    if (time) way.cost = cost::worth_of(*plan, way.iteration).cost.total();
-    way.within = is_within(way, options_.limits);
-    return way;
-  }
-
-  // Where a way takes as long at a lower and at a higher rate, it does so between them.
-  const Way* between(size_t way, double factor) const {
-    const auto above = at_rates_[way].lower_bound(factor);
-    if (above == at_rates_[way].begin() || above == at_rates_[way].end()) return nullptr;
-    const Way& lower = std::prev(above)->second;
-    const bool flat = lower.iteration < above->second.iteration * 1.002 &&
-                      above->second.iteration < lower.iteration * 1.002;
-    return flat ? &above->second : nullptr;
-  }
-
-  // Who wins there, "" where none is within the limits. A way takes at least what it takes at a higher rate, so that most are not played.
-  std::string winner(double factor) {
-    std::vector<size_t> order(ways_.ways.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto bound = [&](size_t way) {
-      const auto above = at_rates_[way].lower_bound(factor);
-      return above == at_rates_[way].end() ? 0.0 : score(above->second, options_.objective);
-    };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return bound(a) < bound(b); });
-    std::vector<Way> all;
-    double best = INFINITY;  // of those within the limits
-    const auto step = static_cast<size_t>(std::max(1, options_.threads));
-    for (size_t begin = 0; begin < order.size(); begin += step) {
-      if (bound(order[begin]) > best * (1 + kTie)) break;
-      const size_t end = std::min(order.size(), begin + step);
-      std::vector<Way> played(end - begin);
-      parallel_for(played.size(), options_.threads, [&](size_t i) {
-        const size_t at = order[begin + i];
-        const Way& way = ways_.ways[at];
-        const Way* known = way.kind == WayKind::kAlone || factor == 1 ? &way : between(at, factor);
-        played[i] = known ? *known : at_rate(way, factor);
-      });
-      for (size_t i = 0; i < played.size(); ++i) {
-        if (played[i].within) best = std::min(best, score(played[i], options_.objective));
-        at_rates_[order[begin + i]].insert_or_assign(factor, played[i]);
-        all.push_back(std::move(played[i]));
-      }
-    }
-    put_in_order(all, options_.objective);
-    return all.front().within ? all.front().name : "";
-  }
-
-  // Winners on a grid of factors, from the highest one, and by halving between two that differ where the
-  // other one begins.
-  void by_rate() {
-    for (const Way& way : ways_.ways) at_rates_.push_back({{1.0, way}});
-    std::vector<std::pair<double, std::string>> grid;
-    for (double factor = 64; factor >= 1.0 / 64; factor /= 8) {
-      if (stopped()) return;
-      grid.emplace(grid.begin(), factor, winner(factor));
-    }
-    ways_.by_rate.push_back({0, grid.front().second});
-    for (size_t i = 1; i < grid.size(); ++i) refine(grid[i - 1], grid[i]);
-    if (ways_.stopped) ways_.by_rate.clear();
-  }
-  void refine(const std::pair<double, std::string>& low,
-              const std::pair<double, std::string>& high) {
-    if (low.second == high.second || stopped()) return;
-    if (high.first / low.first < 1.05) {
-      ways_.by_rate.push_back({std::sqrt(low.first * high.first), high.second});
-      return;
-    }
-    const double middle = std::sqrt(low.first * high.first);
-    const std::pair<double, std::string> between{middle, winner(middle)};
-    refine(low, between);
-    refine(between, high);
-  }
-
   // Of the plans with stages, so many are looked at for some that lie in several datacenters.
   static constexpr std::array<int, 2> kMixedTops{40, 2000};
 
@@ -611,7 +476,6 @@ class Search {
   std::map<std::string, std::string> misses_;
   std::set<std::string> did_not_fit_;  // of these, the reason is that of the first that did not fit
   Ways ways_;
-  std::vector<std::map<double, Way>> at_rates_;  // what has been played, by way and by factor
 };
 
 }  // namespace

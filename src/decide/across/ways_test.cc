@@ -246,14 +246,19 @@ TEST(Ways, BreakEvenIsWhereTwoTakeAsLong) {
 }
 
 TEST(Ways, TheNumberOfThreadsChangesNothing) {
-  const auto one = ways(two("10 Gbps"), {.threads = 1, .layouts = kLayouts, .rates = false});
-  const auto three = ways(two("10 Gbps"), {.threads = 3, .layouts = kLayouts, .rates = false});
+  const auto one = ways(two("10 Gbps"), {.threads = 1, .layouts = kLayouts});
+  const auto three = ways(two("10 Gbps"), {.threads = 3, .layouts = kLayouts});
   ASSERT_TRUE(one && three);
   ASSERT_EQ(one->ways.size(), three->ways.size());
   for (size_t i = 0; i < one->ways.size(); ++i) {
     EXPECT_EQ(one->ways[i].name, three->ways[i].name);
     EXPECT_EQ(one->ways[i].layout, three->ways[i].layout);
     EXPECT_EQ(one->ways[i].iteration, three->ways[i].iteration);
+  }
+  ASSERT_EQ(one->by_rate.size(), three->by_rate.size());
+  for (size_t i = 0; i < one->by_rate.size(); ++i) {
+    EXPECT_EQ(one->by_rate[i].from, three->by_rate[i].from);
+    EXPECT_EQ(one->by_rate[i].name, three->by_rate[i].name);
   }
 }
 
