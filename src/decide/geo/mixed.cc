@@ -1,10 +1,13 @@
 #include "decide/geo/mixed.h"
 
 #include <algorithm>
+#include <compare>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -236,17 +239,127 @@ search::FinalCounts hold_finals_of(const MixedTask& task, std::vector<Finalist>&
       [](const Finalist& a, const Finalist& b) { return a.plan.score < b.plan.score; });
 }
 
-// The settings by their bounds, most promising first.
-std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
-                                                  const std::vector<MixedSetting>& settings) {
-  std::vector<std::pair<double, size_t>> promises(settings.size());
+// A setting's subsets of some sizes, with the least that a plan there can score.
+struct Promise {
+  double least = 0;
+  size_t setting = 0;
+  auto operator<=>(const Promise&) const = default;
+};
+
+// All settings, most promising first. Nothing is known of those that are left when the search is stopped.
+std::vector<Promise> by_promise(const MixedTask& task, const std::vector<MixedSetting>& settings,
+                                SetSizes sizes) {
+  std::vector<Promise> promises(settings.size());
   parallel_for(settings.size(), task.options.threads, [&](size_t i) {
+    promises[i].setting = i;
+    if (task.options.stop && task.options.stop()) return;
     PricedSetting priced(task.open.job, task.law, settings[i], task.open.fixed.sequence_parallel);
-    promises[i] = {setting_bound(task, priced), i};
+    promises[i].least = setting_bound(task, priced, sizes);
   });
   std::sort(promises.begin(), promises.end());
   return promises;
 }
+
+// Subsets of one datacenter come first, of all settings: they are few, there is an answer soon, and by
+// cost, where a few devices often do best, it cuts most of what follows.
+std::vector<SetSizes> passes_over(size_t datacenters) {
+  std::vector<SetSizes> passes{{1, 1}};
+  if (datacenters > 1) passes.push_back({2, datacenters});
+  return passes;
+}
+
+class MixedSearch {
+ public:
+  MixedSearch(const MixedTask& task, const std::vector<MixedSetting>& settings)
+      : task_(task), settings_(settings), book_(task, settings), cut_(settings.size(), true) {}
+
+  void run() {
+    const std::vector<SetSizes> passes = passes_over(task_.open.job.cluster.datacenters.size());
+    all_ = static_cast<int64_t>(passes.size() * settings_.size());
+    for (const SetSizes sizes : passes) search(sizes, by_promise(task_, settings_, sizes));
+    result.settings = std::ssize(settings_);
+    result.settings_cut = std::count(cut_.begin(), cut_.end(), true);
+    if (!top.empty()) result.gap = std::max(0.0, 1 - not_looked_at_ / top.front().score);
+  }
+
+  const MixedWhyNotBook& book() const { return book_; }
+  std::vector<MixedSplit> top;  // best first
+  MixedResult result;           // but for its plans
+
+ private:
+  double bar() const {
+    return top.size() == static_cast<size_t>(task_.options.top)
+               ? top.back().score
+               : std::numeric_limits<double>::infinity();
+  }
+
+  void search(SetSizes sizes, const std::vector<Promise>& promises) {
+    size_t wave = 1;
+    for (size_t begin = 0; begin < promises.size();) {
+      if (result.stopped || (task_.options.stop && task_.options.stop()))
+        return leave_out(promises, begin);
+      if (task_.options.progress) task_.options.progress(done_, all_);
+      const size_t end = std::min(begin + wave, promises.size());
+      search(sizes, std::span(promises).subspan(begin, end - begin));
+      done_ += static_cast<int64_t>(end - begin);
+      begin = end;
+      wave = std::min(kWaveMax, wave * 2);
+    }
+  }
+
+  // Side by side, against what the waves before have found.
+  void search(SetSizes sizes, std::span<const Promise> wave) {
+    const double bar = this->bar();
+    std::vector<MixedFindings> findings(wave.size());
+    parallel_for(wave.size(), task_.options.threads, [&](size_t i) {
+      const auto [promise, setting] = wave[i];
+      // An infinite promise: memory or devices do not suffice; the search says how far they go.
+      const bool fits = promise < std::numeric_limits<double>::infinity();
+      if (fits && task_.options.prune && promise > bar * (1 + kRounding)) {
+        findings[i].all.cut = promise;
+      } else {
+        findings[i] = search_setting(task_, settings_[setting], sizes, bar);
+      }
+    });
+    for (size_t i = 0; i < findings.size(); ++i) take(wave[i], findings[i]);
+  }
+
+  void take(const Promise& promise, MixedFindings& found) {
+    if (!found.with.empty() || found.all.cut != promise.least) cut_[promise.setting] = false;
+    if (found.stopped) {
+      result.stopped = true;
+      not_looked_at_ = std::min(not_looked_at_, promise.least);
+      found.all.cut = std::min(found.all.cut, promise.least);
+      for (MixedOutlook& each : found.with) each.cut = std::min(each.cut, promise.least);
+    }
+    book_.add(promise.setting, found);
+    result.evaluated += found.evaluated;
+    result.feasible += found.feasible;
+    for (MixedSplit& split : found.top) {
+      top.insert(std::upper_bound(top.begin(), top.end(), split, better_split), split);
+      if (top.size() > static_cast<size_t>(task_.options.top)) top.pop_back();
+    }
+  }
+
+  void leave_out(const std::vector<Promise>& promises, size_t begin) {
+    result.stopped = true;
+    for (size_t i = begin; i < promises.size(); ++i) {
+      MixedFindings none;
+      none.all.cut = promises[i].least;
+      book_.add(promises[i].setting, none);
+      cut_[promises[i].setting] = false;
+      not_looked_at_ = std::min(not_looked_at_, promises[i].least);
+    }
+  }
+
+  const MixedTask& task_;
+  const std::vector<MixedSetting>& settings_;
+  MixedWhyNotBook book_;
+  std::vector<bool> cut_;  // settings, by bounds alone
+  int64_t done_ = 0, all_ = 0;
+  // The least that a plan may score of those that a stopped search left out.
+  double not_looked_at_ = std::numeric_limits<double>::infinity();
+};
 
 }  // namespace
 
@@ -309,72 +422,17 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
                     "pipelines divide it",
                     open.job.file, open.job.training.global_batch));
   }
-  const std::vector<std::pair<double, size_t>> promises = by_promise(task, settings);
-
-  MixedResult result;
-  result.settings = static_cast<int64_t>(settings.size());
-  MixedWhyNotBook book(task, settings);
-  std::vector<MixedSplit> top;
-  const auto limit = static_cast<size_t>(options.top);
-  size_t wave = 1;
-  double not_looked_at =
-      std::numeric_limits<double>::infinity();  // the least bound of such a setting
-  for (size_t begin = 0; begin < promises.size();) {
-    if (options.stop && options.stop()) {
-      result.stopped = true;
-      for (size_t i = begin; i < promises.size(); ++i) {
-        MixedFindings none;
-        none.all.cut = promises[i].first;
-        book.add(promises[i].second, none);
-      }
-      not_looked_at = std::min(not_looked_at, promises[begin].first);
-      break;
-    }
-    if (options.progress)
-      options.progress(static_cast<int64_t>(begin), static_cast<int64_t>(promises.size()));
-    const double bar =
-        top.size() == limit ? top.back().score : std::numeric_limits<double>::infinity();
-    const size_t end = std::min(begin + wave, promises.size());
-    std::vector<MixedFindings> findings(end - begin);
-    parallel_for(end - begin, options.threads, [&](size_t i) {
-      const auto [promise, setting] = promises[begin + i];
-      // An infinite promise: memory or devices do not suffice; the search says how far they go.
-      const bool fits = promise < std::numeric_limits<double>::infinity();
-      if (fits && options.prune && promise > bar * (1 + kRounding)) {
-        findings[i].all.cut = promise;
-      } else {
-        findings[i] = search_setting(task, settings[setting], bar);
-      }
-    });
-    for (size_t i = 0; i < findings.size(); ++i) {
-      const auto [promise, setting] = promises[begin + i];
-      MixedFindings& found = findings[i];
-      if (found.with.empty() && found.all.cut == promise) ++result.settings_cut;
-      if (found.stopped) {
-        result.stopped = true;
-        not_looked_at = std::min(not_looked_at, promise);
-        found.all.cut = std::min(found.all.cut, promise);
-        for (MixedOutlook& each : found.with) each.cut = std::min(each.cut, promise);
-      }
-      book.add(setting, found);
-      result.evaluated += found.evaluated;
-      result.feasible += found.feasible;
-      for (MixedSplit& split : found.top) {
-        top.insert(std::upper_bound(top.begin(), top.end(), split, better_split), split);
-        if (top.size() > limit) top.pop_back();
-      }
-    }
-    begin = end;
-    wave = std::min(kWaveMax, wave * 2);
-  }
-  if (top.empty() && result.stopped)
+  MixedSearch search(task, settings);
+  search.run();
+  MixedResult result = std::move(search.result);
+  if (search.top.empty() && result.stopped)
     return failed(open.job.file + ": stopped before a plan was found", "a longer --time-limit");
-  if (top.empty()) return fail(book.infeasible());
-  result.gap = std::max(0.0, 1 - not_looked_at / top.front().score);
+  if (search.top.empty()) return fail(search.book().infeasible());
   std::vector<Finalist> finalists;
-  for (const MixedSplit& split : top) finalists.push_back({plan_of(open, law, split), split});
+  for (const MixedSplit& split : search.top)
+    finalists.push_back({plan_of(open, law, split), split});
   result.finals = hold_finals_of(task, finalists);
-  result.why_not = book.why_not(finalists.front().split);
+  result.why_not = search.book().why_not(finalists.front().split);
   for (size_t i = 0; i < finalists.size() && i < static_cast<size_t>(asked.top); ++i) {
     result.top.push_back(std::move(finalists[i].plan));
   }

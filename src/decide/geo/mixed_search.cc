@@ -1,6 +1,7 @@
 #include "decide/geo/mixed_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 #include "decide/geo/mixed_bound.h"
@@ -24,14 +25,16 @@ std::vector<size_t> members(uint64_t set) {
   return out;
 }
 
-// The usable subsets, larger ones first.
-std::vector<uint64_t> subsets(const PricedSetting& priced, size_t datacenters) {
+// The usable subsets of these sizes, larger ones first.
+std::vector<uint64_t> subsets(const PricedSetting& priced, size_t datacenters, SetSizes sizes) {
   uint64_t usable = 0;
   for (size_t z = 0; z < datacenters; ++z) {
     if (priced.room(z) > 0) usable |= uint64_t{1} << z;
   }
   std::vector<uint64_t> sets;
   for (uint64_t set = usable; set > 0; set = (set - 1) & usable) {
+    const auto size = static_cast<size_t>(std::popcount(set));
+    if (size < sizes.least || size > sizes.most) continue;
     const auto& must = priced.setting().must_use;
     if (std::all_of(must.begin(), must.end(), [&](uint64_t some) { return (set & some) != 0; })) {
       sets.push_back(set);
@@ -88,10 +91,44 @@ double set_bound(search::Objective objective, PricedSetting& priced,
   return bound(objective, rooms, needs);
 }
 
+constexpr size_t kBoundedOneByOne = 6;  // of more datacenters there are too many sets
+
+// The time bound of all sets of two and more: all devices, as if there were one boundary.
+double bound_of_all(PricedSetting& priced, const cluster::Cluster& cluster) {
+  std::vector<size_t> usable;
+  for (size_t z = 0; z < cluster.datacenters.size(); ++z) {
+    if (priced.room(z) > 0) usable.push_back(z);
+  }
+  for (const uint64_t some : priced.setting().must_use) {
+    if (std::none_of(usable.begin(), usable.end(), [&](size_t z) { return some >> z & 1; }))
+      return kInfinity;
+  }
+  if (usable.size() < 2) return kInfinity;
+  std::vector<StageRoom> rooms;
+  PipelineNeeds needs{.layers = priced.layers(), .microbatches = priced.microbatches()};
+  needs.transfers = needs.exposed = needs.period_min = kInfinity;
+  for (const size_t z : usable) {
+    rooms.push_back(room_of(priced, z, 0));
+    for (const size_t other : usable) {
+      const cluster::WanLink* link =
+          z < other ? cluster.link(cluster.datacenters[z].name, cluster.datacenters[other].name)
+                    : nullptr;
+      if (!link) continue;
+      const cost::Hop hop = priced.wan(*link, z, other);
+      needs.transfers = std::min(needs.transfers, 2 * hop.transfer.value);
+      needs.exposed = std::min(needs.exposed, 2 * hop.exposed.value);
+      needs.period_min = std::min(needs.period_min, hop.occupancy.value);
+    }
+  }
+  return needs.transfers == kInfinity ? kInfinity : time_bound(rooms, needs);
+}
+
 class SettingSearch {
  public:
-  SettingSearch(const MixedTask& task, const MixedSetting& setting, double score_max)
+  SettingSearch(const MixedTask& task, const MixedSetting& setting, SetSizes sizes,
+                double score_max)
       : task_(task),
+        sizes_(sizes),
         cluster_(task.open.job.cluster),
         priced_(task.open.job, task.law, setting, task.open.fixed.sequence_parallel),
         tied_(plan::tied_bytes(task.open.job, *task.open.job.model)),
@@ -115,7 +152,7 @@ class SettingSearch {
     }
     // The most promising sets first: what they find cuts others.
     std::vector<std::pair<double, std::vector<size_t>>> sets;
-    for (const uint64_t set : subsets(priced_, count)) {
+    for (const uint64_t set : subsets(priced_, count, sizes_)) {
       sets.emplace_back(0, members(set));
       sets.back().first = set_bound(objective_, priced_, cluster_, sets.back().second);
     }
@@ -294,6 +331,7 @@ class SettingSearch {
   }
 
   const MixedTask& task_;
+  SetSizes sizes_;
   const cluster::Cluster& cluster_;
   PricedSetting priced_;
   Bytes tied_;  // what the ends of a pipeline send each other
@@ -327,17 +365,22 @@ void MixedOutlook::merge(const MixedOutlook& other) {
   cut = std::min(cut, other.cut);
 }
 
-double setting_bound(const MixedTask& task, PricedSetting& priced) {
+double setting_bound(const MixedTask& task, PricedSetting& priced, SetSizes sizes) {
   const cluster::Cluster& cluster = task.open.job.cluster;
   double least = kInfinity;
-  for (const uint64_t set : subsets(priced, cluster.datacenters.size())) {
+  if (task.options.objective == search::Objective::kTime && sizes.least > 1 &&
+      cluster.datacenters.size() > kBoundedOneByOne) {
+    return bound_of_all(priced, cluster);
+  }
+  for (const uint64_t set : subsets(priced, cluster.datacenters.size(), sizes)) {
     least = std::min(least, set_bound(task.options.objective, priced, cluster, members(set)));
   }
   return least;
 }
 
-MixedFindings search_setting(const MixedTask& task, const MixedSetting& setting, double score_max) {
-  return SettingSearch(task, setting, score_max).run();
+MixedFindings search_setting(const MixedTask& task, const MixedSetting& setting, SetSizes sizes,
+                             double score_max) {
+  return SettingSearch(task, setting, sizes, score_max).run();
 }
 
 }  // namespace tombolo::geo

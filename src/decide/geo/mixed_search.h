@@ -1,4 +1,4 @@
-// The search within one setting: every subset of datacenters, order and number of stages.
+// The search within one setting: subsets of datacenters of some sizes, every order and number of stages.
 //
 // Split off from mixed.h so that settings can be searched side by side: each search knows the score
 // that a plan must beat when it begins, and nothing of the others.
@@ -45,9 +45,15 @@ struct MixedTask {
   const MixedOptions& options;
 };
 
-// The least that the objective can be in a setting.
-double setting_bound(const MixedTask& task, PricedSetting& priced);
+// Subsets of so many datacenters.
+struct SetSizes {
+  size_t least = 1, most = 1;
+};
 
-MixedFindings search_setting(const MixedTask& task, const MixedSetting& setting, double score_max);
+// The least that the objective can be in a setting.
+double setting_bound(const MixedTask& task, PricedSetting& priced, SetSizes sizes);
+
+MixedFindings search_setting(const MixedTask& task, const MixedSetting& setting, SetSizes sizes,
+                             double score_max);
 
 }  // namespace tombolo::geo
