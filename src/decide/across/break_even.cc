@@ -17,19 +17,21 @@
 namespace tombolo::across {
 namespace {
 
-constexpr double kRange = 64, kStep = 8, kNear = 1.05, kFlat = 1.002;
+constexpr double kStep = 8, kNear = 1.05, kFlat = 1.002;
 constexpr size_t kAtOnce = 4;  // ways that are played before bounds are asked again
 
-class BreakEven {
+// A factor here is of how good it is: a rate, or one over a latency or a price.
+class Winners {
  public:
-  BreakEven(const std::vector<Way>& ways, const WaysOptions& options)
-      : ways_(ways), options_(options) {
+  Winners(const std::vector<Way>& ways, BreakEvenAxis axis, const WaysOptions& options)
+      : ways_(ways), axis_(axis), options_(options) {
     for (const Way& way : ways) played_.push_back({{1.0, way}});
   }
 
   std::vector<WayRange> run() {
-    std::vector<WayRange> grid;  // from the highest rate on, whose bounds spare most below
-    for (double factor = kRange; factor >= 1 / kRange && !stopped(); factor /= kStep)
+    std::vector<WayRange> grid;  // from the best on, whose bounds spare most below
+    const double range = break_even_range(axis_);
+    for (double factor = range; factor >= 1 / range && !stopped(); factor /= kStep)
       grid.insert(grid.begin(), {factor, winner(factor)});
     if (stopped_) return {};
     ranges_.push_back({0, grid.front().name});
@@ -43,27 +45,47 @@ class BreakEven {
     return stopped_;
   }
 
-  Way at_rate(Way way, double factor) const {
-    plan::Job job = way.job;
-    for (cluster::WanLink& link : job.cluster.wan) {
-      link.node_pair_limit = link.node_pair_limit * factor;
-      if (link.path_limit) link.path_limit = *link.path_limit * factor;
+  void scale(cluster::Cluster& cluster, double factor) const {
+    for (cluster::WanLink& link : cluster.wan) {
+      if (axis_ == BreakEvenAxis::kRate) {
+        link.node_pair_limit = link.node_pair_limit * factor;
+        if (link.path_limit) link.path_limit = *link.path_limit * factor;
+      } else if (axis_ == BreakEvenAxis::kLatency) {
+        link.one_way_latency = link.one_way_latency / factor;
+      } else if (axis_ == BreakEvenAxis::kEgress) {
+        link.price = link.price / factor;
+      }
     }
+    if (axis_ != BreakEvenAxis::kDevices) return;
+    for (cluster::Datacenter& each : cluster.datacenters) each.price = each.price / factor;
+  }
+
+  bool changes_times() const {
+    return axis_ == BreakEvenAxis::kRate || axis_ == BreakEvenAxis::kLatency;
+  }
+
+  Way at(Way way, double factor) const {
+    plan::Job job = way.job;
+    scale(job.cluster, factor);
     const Result<plan::Plan> plan = cost::make_plan(job);
-    const Result<SimDuration> time =
-        plan ? sim::iteration_time(*plan) : Result<SimDuration>(tl::unexpected(plan.error()));
-    way.iteration = time ? seconds(*time) : Seconds{INFINITY};
-    if (time) way.cost = cost::worth_of(*plan, way.iteration).cost.total();
+    if (changes_times()) {
+      const Result<SimDuration> time =
+          plan ? sim::iteration_time(*plan) : Result<SimDuration>(tl::unexpected(plan.error()));
+      way.iteration = time ? seconds(*time) : Seconds{INFINITY};
+    }
+    if (plan && std::isfinite(way.iteration.value))
+      way.cost = cost::worth_of(*plan, way.iteration).cost.total();
     way.within = is_within(way, options_.limits);
     return way;
   }
 
-  // Where a way takes as long at a lower and at a higher rate, it does so between them.
+  // Where a way is as good at a lower and at a higher factor, it is so between them.
   const Way* between(size_t way, double factor) const {
     const auto above = played_[way].lower_bound(factor);
     if (above == played_[way].begin() || above == played_[way].end()) return nullptr;
-    const Seconds slow = std::prev(above)->second.iteration, fast = above->second.iteration;
-    return slow < fast * kFlat && fast < slow * kFlat ? &above->second : nullptr;
+    const double worse = score(std::prev(above)->second, options_.objective);
+    const double better = score(above->second, options_.objective);
+    return worse < better * kFlat && better < worse * kFlat ? &above->second : nullptr;
   }
 
   // Who wins there; "" where none is within the limits.
@@ -82,10 +104,11 @@ class BreakEven {
       if (bound(order[begin]) > best * (1 + kTie)) break;
       std::vector<Way> here(std::min(kAtOnce, order.size() - begin));
       parallel_for(here.size(), options_.threads, [&](size_t i) {
-        const size_t at = order[begin + i];
-        const bool same = ways_[at].kind == WayKind::kAlone || factor == 1;
-        const Way* known = same ? &ways_[at] : between(at, factor);
-        here[i] = known ? *known : at_rate(ways_[at], factor);
+        const size_t which = order[begin + i];
+        const bool alone = ways_[which].kind == WayKind::kAlone && axis_ != BreakEvenAxis::kDevices;
+        const bool same = alone || factor == 1;
+        const Way* known = same ? &ways_[which] : between(which, factor);
+        here[i] = known ? *known : at(ways_[which], factor);
       });
       for (size_t i = 0; i < here.size(); ++i) {
         if (here[i].within) best = std::min(best, score(here[i], options_.objective));
@@ -110,6 +133,7 @@ class BreakEven {
   }
 
   const std::vector<Way>& ways_;
+  BreakEvenAxis axis_;
   const WaysOptions& options_;
   std::vector<std::map<double, Way>> played_;  // by way and by factor
   std::vector<WayRange> ranges_;
@@ -118,8 +142,17 @@ class BreakEven {
 
 }  // namespace
 
-std::vector<WayRange> break_even(const std::vector<Way>& ways, const WaysOptions& options) {
-  return BreakEven(ways, options).run();
+double break_even_range(BreakEvenAxis axis) { return axis == BreakEvenAxis::kLatency ? 8 : 64; }
+
+std::vector<WayRange> break_even(const std::vector<Way>& ways, BreakEvenAxis axis,
+                                 const WaysOptions& options) {
+  std::vector<WayRange> ranges = Winners(ways, axis, options).run();
+  if (axis == BreakEvenAxis::kRate || ranges.empty()) return ranges;
+  // Latencies and prices are the other way round.
+  std::vector<WayRange> turned;
+  for (size_t i = ranges.size(); i-- > 0;)
+    turned.push_back({i + 1 < ranges.size() ? 1 / ranges[i + 1].from : 0, ranges[i].name});
+  return turned;
 }
 
 }  // namespace tombolo::across

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -10,10 +11,12 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 #include "base/parallel.h"
 #include "decide/across/break_even.h"
+#include "decide/across/promise.h"
 #include "decide/across/way_order.h"
 #include "decide/geo/mixed.h"
 #include "decide/search/best_plan.h"
@@ -35,6 +38,7 @@ struct Candidate {
   WayKind kind = WayKind::kAlone;
   std::string name;
   plan::Job job;
+  std::optional<Seconds> closed_form;  // where a search has said it
 };
 
 Result<Way> simulated(const Candidate& candidate, const WaysOptions& options) {
@@ -162,18 +166,15 @@ class Search {
     TRY(check());
     alone();
     simulate();
-    for (const bool local : {false, true}) {
-      homes(local);
-      simulate();
-    }
     stages();
+    simulate();
+    homes(false);
+    simulate();
+    homes(true);  // of the layouts that were good in other modes
     simulate();
     rank();
     if (ways_.ways.empty()) return no_way();
-    if (options_.rates && ways_.ways.front().within && !open_.job.cluster.wan.empty()) {
-      ways_.by_rate = break_even(ways_.ways, options_);
-      ways_.stopped = ways_.stopped || ways_.by_rate.empty();
-    }
+    find_break_even();
     return std::move(ways_);
   }
 
@@ -214,8 +215,9 @@ class Search {
     }
   }
 
-  void add(WayKind kind, std::string name, plan::Job job) {
-    candidates_.push_back({kind, std::move(name), std::move(job)});
+  void add(WayKind kind, std::string name, plan::Job job,
+           std::optional<Seconds> closed_form = std::nullopt) {
+    candidates_.push_back({kind, std::move(name), std::move(job), closed_form});
   }
 
   void alone() {
@@ -226,7 +228,7 @@ class Search {
       plan::OpenJob one = open_;
       one.job.cluster = part_of(cluster, {i});
       one.job.exchange.reset();
-      found[i] = best_layouts(one);
+      found[i] = best_layouts(one, options_.objective);
     });
     for (size_t i = 0; i < count; ++i) {
       const std::string name = cluster.datacenters[i].name + " alone";
@@ -234,7 +236,8 @@ class Search {
         miss(name, found[i]->error());
         continue;
       }
-      for (const search::RankedPlan& plan : (*found[i])->top) add(WayKind::kAlone, name, plan.job);
+      for (const search::RankedPlan& plan : (*found[i])->top)
+        add(WayKind::kAlone, name, plan.job, plan.candidate.time);
     }
   }
 
@@ -258,9 +261,13 @@ class Search {
         one.fixed.zero = zero;
         one.fixed.context = 1;
         one.fixed.data.reset();  // is of all datacenters together
-        const auto found = best_layouts(one);
-        if (!found) continue;
-        for (const search::RankedPlan& plan : found->top) layouts[i].push_back(plan.job);
+        // The cheapest ones may have no memory for what an exchange keeps.
+        for (const search::Objective objective :
+             std::set{options_.objective, search::Objective::kTime}) {
+          const auto found = best_layouts(one, objective);
+          if (!found) continue;
+          for (const search::RankedPlan& plan : found->top) layouts[i].push_back(plan.job);
+        }
       }
     });
     return layouts;
@@ -289,8 +296,9 @@ class Search {
     return jobs;
   }
 
-  Result<search::BestPlan> best_layouts(const plan::OpenJob& open) const {
-    return search::best_plan(open, {.objective = options_.objective,
+  Result<search::BestPlan> best_layouts(const plan::OpenJob& open,
+                                        search::Objective objective) const {
+    return search::best_plan(open, {.objective = objective,
                                     .top = options_.layouts,
                                     .threads = 1,
                                     .with_band = false,
@@ -299,10 +307,17 @@ class Search {
                                     .progress = {}});
   }
 
-  // Each subset on its own, so that nothing is slower than with a datacenter left out.
+  // Each subset on its own, so that nothing is slower than with a datacenter left out. Of many datacenters
+  // all at once: the search leaves out those that it has no use for.
   void stages() {
     const std::string name = "stages across";
-    for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
+    std::vector<std::vector<size_t>> subsets = subsets_of(open_.job.cluster.datacenters.size());
+    if (open_.job.cluster.datacenters.size() > kSubsetsOf) {
+      std::erase_if(subsets, [&](const std::vector<size_t>& subset) {
+        return subset.size() < open_.job.cluster.datacenters.size();
+      });
+    }
+    for (const std::vector<size_t>& subset : subsets) {
       plan::OpenJob several = open_;
       several.job.exchange.reset();
       several.job.cluster = part_of(open_.job.cluster, subset);
@@ -317,25 +332,44 @@ class Search {
   }
   void stages_of(const plan::OpenJob& several, const std::string& name) {
     for (const int top : kMixedTops) {
-      const auto found = geo::search_mixed(several, {.objective = options_.objective,
-                                                     .top = top,
-                                                     .threads = options_.threads,
-                                                     .finals = {},
-                                                     .progress = {},
-                                                     .stop = options_.stop});
+      const auto found = geo::search_mixed(
+          several, {.objective = options_.objective,
+                    .top = top,
+                    .threads = options_.threads,
+                    .finals = {},
+                    .progress = {},
+                    .stop = options_.stop_stages ? options_.stop_stages : options_.stop});
       if (!found) return miss(name, found.error());
+      ways_.stages_stopped = ways_.stages_stopped || found->stopped;
       int added = 0;
       for (const geo::MixedPlan& plan : found->top) {
         std::set<std::string> used;
         for (const geo::MixedStage& stage : plan.stages) used.insert(stage.datacenter);
         if (used.size() < 2 || ++added > options_.layouts) continue;
-        add(WayKind::kStages, name, geo::with_plan(several.job, plan));
+        add(WayKind::kStages, name, geo::with_plan(several.job, plan), plan.time.iteration);
       }
       if (added > 0 || found->stopped) return;
     }
     misses_.try_emplace(name,
                         fmt::format("the {} best plans of the closed form stay in one datacenter",
                                     kMixedTops.back()));
+  }
+
+  // Those that have memory for what an exchange keeps; all, where none has.
+  std::vector<plan::Job> fitting(const std::vector<plan::Job>& jobs,
+                                 const Exchange& exchange) const {
+    std::vector<char> fits(jobs.size());
+    parallel_for(jobs.size(), options_.threads, [&](size_t i) {
+      plan::Job job = jobs[i];
+      job.exchange = exchange;
+      const auto plan = cost::make_plan(job);
+      const auto schedule = plan ? schedule::build(*plan) : tl::unexpected(plan.error());
+      fits[i] = schedule && schedule::check_memory(*plan, *schedule);
+    });
+    std::vector<plan::Job> out;
+    for (size_t i = 0; i < jobs.size(); ++i)
+      if (fits[i]) out.push_back(jobs[i]);
+    return out.empty() ? jobs : out;
   }
 
   // Of a subset's jobs, for local steps: those that were best in the modes played so far, and those that
@@ -397,9 +431,10 @@ class Search {
       std::sort(names.begin(), names.end());
       if (stopped()) return;
       std::vector<plan::Job> jobs = jobs_of(subset, part);
-      if (local) jobs = best_of(jobs, names);
+      const std::vector<plan::Job> all = std::move(jobs);
       for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
         if (exchange.is_local() != local) continue;
+        jobs = local ? best_of(fitting(all, exchange), names) : all;
         const std::string name = "gradients across, " + exchange_text(exchange);
         if (!joined) {
           misses_.try_emplace(
@@ -417,28 +452,112 @@ class Search {
 
   // What was added since the last time.
   void simulate() {
-    std::vector<std::optional<Result<Way>>> all(candidates_.size());
-    std::mutex mutex;
-    int64_t done = 0;
-    parallel_for(all.size(), options_.threads, [&](size_t i) {
-      if (options_.stop && options_.stop()) return;
-      all[i] = simulated(candidates_[i], options_);
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (options_.progress) options_.progress(done, std::ssize(all));
-    });
-    ways_.stopped = ways_.stopped || done < std::ssize(all);
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i]) {
-        misses_.try_emplace(candidates_[i].name, "stopped before it was simulated");
-      } else if (*all[i]) {
-        ++ways_.simulated;
-        played_.push_back(std::move(**all[i]));
-      } else {
-        miss(candidates_[i].name, all[i]->error());
-      }
+    drop_unpriced();
+    double passes = 0;
+    for (const Promise& promise : promises_) passes += promise.passes;
+    std::vector<size_t> all(candidates_.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    done_ = 0;
+    if (passes <= kSimulateAll.value * sim::kPassesPerSecond) {
+      simulate(all);
+    } else {
+      std::vector<std::string> names;
+      for (const Candidate& each : candidates_) names.push_back(each.name);
+      Contest contest(std::move(names), promises_);
+      for (auto next = contest.next(); !next.empty(); next = contest.next())
+        simulate(next, &contest);
+      ways_.left_out += contest.left_out();
     }
     candidates_.clear();
+  }
+
+  // Keeps those of which a Plan can be made.
+  void drop_unpriced() {
+    std::vector<std::optional<Result<Promise>>> promises(candidates_.size());
+    parallel_for(promises.size(), options_.threads, [&](size_t i) {
+      if (options_.stop && options_.stop()) return;
+      const Candidate& each = candidates_[i];
+      promises[i] = promise_of(each.job, each.closed_form, options_.objective);
+    });
+    std::vector<Candidate> kept;
+    promises_.clear();
+    for (size_t i = 0; i < promises.size(); ++i) {
+      if (!promises[i]) {
+        ways_.stopped = true;
+        misses_.try_emplace(candidates_[i].name, "stopped before it was simulated");
+      } else if (!*promises[i]) {
+        miss(candidates_[i].name, promises[i]->error());
+      } else if (const double passes = (*promises[i])->passes; passes > kMostPasses) {
+        misses_.try_emplace(
+            candidates_[i].name,
+            fmt::format(
+                "{:.2g} million passes of a microbatch to simulate; compared are up to {:.2g}",
+                passes / 1e6, kMostPasses / 1e6));
+      } else {
+        kept.push_back(std::move(candidates_[i]));
+        promises_.push_back(**promises[i]);
+      }
+    }
+    candidates_ = std::move(kept);
+  }
+
+  // Those of many passes one after the other: they take some kB of memory for each.
+  void simulate(const std::vector<size_t>& which, Contest* contest = nullptr) {
+    std::vector<std::optional<Result<Way>>> all(which.size());
+    std::mutex mutex;
+    const auto play = [&](size_t i) {
+      if (options_.stop && options_.stop()) return;
+      all[i] = simulated(candidates_[which[i]], options_);
+      const std::lock_guard lock(mutex);
+      ++done_;
+      if (options_.progress) options_.progress(done_, std::ssize(candidates_));
+    };
+    const auto is_large = [&](size_t i) { return promises_[which[i]].passes > kLargePasses; };
+    parallel_for(which.size(), options_.threads, [&](size_t i) {
+      if (!is_large(i)) play(i);
+    });
+    for (size_t i = 0; i < which.size(); ++i) {
+      if (!is_large(i)) continue;
+      malloc_trim(0);  // what threads keep of simulations before
+      play(i);
+    }
+    for (size_t i = 0; i < which.size(); ++i) {
+      const std::string& name = candidates_[which[i]].name;
+      if (!all[i]) {
+        ways_.stopped = true;
+        misses_.try_emplace(name, "stopped before it was simulated");
+      } else if (*all[i]) {
+        ++ways_.simulated;
+        if (contest) contest->take(which[i], per_iteration(**all[i]));
+        played_.push_back(std::move(**all[i]));
+      } else {
+        miss(name, all[i]->error());
+      }
+    }
+  }
+
+  // What a Promise says of it.
+  double per_iteration(const Way& way) const {
+    return options_.objective == search::Objective::kCost && way.cost ? way.cost->value
+                                                                      : way.iteration.value;
+  }
+
+  void find_break_even() {
+    if (!options_.break_even || !ways_.ways.front().within || open_.job.cluster.wan.empty()) return;
+    double passes = 0;
+    for (const Way& way : ways_.ways) {
+      const auto plan = cost::make_plan(way.job);
+      if (plan && way.kind != WayKind::kAlone) passes += sim::passes_of(*plan);
+    }
+    if (passes > kSimulateAll.value * sim::kPassesPerSecond / 2) return;  // several times each
+    const bool by_cost = options_.objective == search::Objective::kCost;
+    for (const auto& [axis, name] : enum_names(BreakEvenAxis{})) {
+      const bool is_price = axis == BreakEvenAxis::kEgress || axis == BreakEvenAxis::kDevices;
+      if (is_price && !by_cost) continue;
+      BreakEven found{axis, break_even(ways_.ways, axis, options_)};
+      ways_.stopped = ways_.stopped || found.ranges.empty();
+      if (!found.ranges.empty()) ways_.break_even.push_back(std::move(found));
+    }
   }
 
   // The best of each name, best first.
@@ -464,6 +583,9 @@ class Search {
     return infeasible(text, "more devices, or devices with more memory");
   }
 
+  // A simulation takes 2.5 kB for each pass.
+  static constexpr double kLargePasses = 200'000, kMostPasses = 400'000;
+
   // Of the plans with stages, so many are looked at for some that lie in several datacenters.
   static constexpr std::array<int, 2> kMixedTops{40, 2000};
 
@@ -472,6 +594,8 @@ class Search {
   // To be repeated in others: by parts of the batch, by datacenter.
   std::map<int64_t, std::vector<std::vector<plan::Job>>> layouts_;
   std::vector<Candidate> candidates_;  // to be simulated
+  std::vector<Promise> promises_;      // of each
+  int64_t done_ = 0;                   // of them
   std::vector<Way> played_;
   std::map<std::string, std::string> misses_;
   std::set<std::string> did_not_fit_;  // of these, the reason is that of the first that did not fit

@@ -16,11 +16,16 @@
 // by their time in one datacenter, so a layout that is good only with a slow exchange may be missed. Local
 // steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes,
 // and as many that are best in a datacenter alone.
-// Stages in different datacenters are searched in the same subsets, each on its own.
+// Stages in different datacenters are searched in the same subsets, each on its own; of more than
+// kSubsetsOf datacenters in all of them at once. Layouts of more than 400,000 passes (a microbatch through
+// a stage, in all iterations that a mode wants played) are not compared: local steps of large jobs.
 //
 // Small jobs are held against brute force (ways_test.cc).
 //
-// Cost: a search per datacenter, one over all of them, and some milliseconds to a second for each
+// Where simulating all layouts takes a core longer than kSimulateAll, those that are far behind by the
+// closed form are left out (promise.h).
+//
+// Cost: a search per datacenter, one over all of them, and some milliseconds to seconds for each
 // simulation.
 #pragma once
 
@@ -76,11 +81,23 @@ struct NoWay {
   std::string reason;
 };
 
-// From this factor of every WAN rate on, up to the next one's, `name` is the best of what was compared;
+// From this factor of what a cluster is on, up to the next one's, `name` is the best of what was compared;
 // empty: none is within the limits.
 struct WayRange {
   double from = 0;
   std::string name;
+};
+
+enum class BreakEvenAxis { kRate, kLatency, kEgress, kDevices };
+constexpr auto enum_names(BreakEvenAxis) {
+  return std::to_array<EnumName<BreakEvenAxis>>({{BreakEvenAxis::kRate, "wan_rate"},
+                                                 {BreakEvenAxis::kLatency, "wan_latency"},
+                                                 {BreakEvenAxis::kEgress, "egress_price"},
+                                                 {BreakEvenAxis::kDevices, "device_price"}});
+}
+struct BreakEven {
+  BreakEvenAxis axis = BreakEvenAxis::kRate;
+  std::vector<WayRange> ranges;  // ascending, the first from 0
 };
 
 // Of what a dense iteration is worth. Ways beyond come last.
@@ -96,18 +113,24 @@ struct WaysOptions {
   bool count_steps = true;           // false: all modes need as many
   std::vector<int64_t> local_steps;  // between outer steps, beside 30
   int layouts = 6;                   // of each datacenter, of stages across, repeated in others
-  bool rates = true;                 // find `by_rate`
+  bool break_even = true;            // find `break_even`
   std::function<void(int64_t done, int64_t all)> progress;
   // Asked by all threads now and then: true ends the search with what there is.
   std::function<bool()> stop;
+  // The same for each search of stages across alone, which may take the longest; without, `stop`.
+  std::function<bool()> stop_stages;
 };
 
 struct Ways {
-  std::vector<Way> ways;          // the best of each name, best first; never empty
-  std::vector<NoWay> no_ways;     // names of which nothing fits, with the reason
-  std::vector<WayRange> by_rate;  // ascending, the first from 0; layouts as found, WAN rates scaled
+  std::vector<Way> ways;       // the best of each name, best first; never empty
+  std::vector<NoWay> no_ways;  // names of which nothing fits, with the reason
+  // Layouts as found, one property of all links or devices scaled. Prices where the objective is cost.
+  // Empty where the simulations would take too long.
+  std::vector<BreakEven> break_even;
   int64_t simulated = 0;
-  bool stopped = false;  // before all was compared
+  int64_t left_out = 0;         // layouts that were not, being far behind by the closed form
+  bool stopped = false;         // before all was compared
+  bool stages_stopped = false;  // a search of stages across, with the best so far
 };
 
 // Unusable: no model, what all searches refuse. Infeasible: there is no way, with the closest miss of
@@ -122,6 +145,7 @@ std::string exchange_text(const plan::Exchange& exchange);
 
 inline constexpr size_t kSubsetsOf = 4;
 inline constexpr double kTie = 0.005;
+inline constexpr Seconds kSimulateAll{20};
 inline constexpr size_t kLocalLayouts = 2;
 
 }  // namespace tombolo::across

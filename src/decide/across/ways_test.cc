@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "base/random.h"
+#include "decide/across/promise.h"
+#include "decide/across/way_order.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/worth.h"
 #include "predict/sim/simulate.h"
@@ -51,7 +53,7 @@ global_batch = 16
 constexpr int kLayouts = 2;
 
 Result<Ways> ways(const std::string& text,
-                  WaysOptions options = {.layouts = kLayouts, .rates = false}) {
+                  WaysOptions options = {.layouts = kLayouts, .break_even = false}) {
   const auto open = plan::parse_open_job(text, "job.toml");
   if (!open) return tl::unexpected(open.error());
   return ways_across(*open, options);
@@ -84,7 +86,7 @@ TEST(Ways, AreInTheOrderOfTimeToTheSameLoss) {
   for (const Way& way : found->ways)
     EXPECT_DOUBLE_EQ(way.time_per_step().value, way.iteration.value * way.steps.factor);
   const auto same =
-      ways(two("1 Gbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+      ways(two("1 Gbps"), {.count_steps = false, .layouts = kLayouts, .break_even = false});
   ASSERT_TRUE(same);
   for (const Way& way : same->ways) EXPECT_EQ(way.steps.factor, 1);
 }
@@ -104,11 +106,11 @@ TEST(Ways, SayWhatCrosses) {
 // A line that carries nothing leaves one datacenter alone; one like a datacenter's own network does not.
 TEST(Ways, AThinLineIsNotCrossedAndAThickOneIs) {
   const auto thin =
-      ways(two("1 Mbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+      ways(two("1 Mbps"), {.count_steps = false, .layouts = kLayouts, .break_even = false});
   ASSERT_TRUE(thin) << thin.error().text();
   EXPECT_EQ(thin->ways.front().kind, WayKind::kAlone) << thin->ways.front().name;
   const auto thick =
-      ways(two("400 Gbps"), {.count_steps = false, .layouts = kLayouts, .rates = false});
+      ways(two("400 Gbps"), {.count_steps = false, .layouts = kLayouts, .break_even = false});
   ASSERT_TRUE(thick);
   EXPECT_EQ(thick->ways.front().kind, WayKind::kHomes) << thick->ways.front().name;
   EXPECT_EQ(thick->ways.front().devices, 16);
@@ -146,7 +148,7 @@ TEST(Ways, TiesGoToTheCheaperOne) {
   for (const char* cheaper : {"ashburn", "dublin"}) {
     std::string priced = text;
     priced.replace(priced.find("2.50", priced.find(cheaper)), 4, "2.40");
-    const auto found = ways(priced, {.count_steps = false, .layouts = 1, .rates = false});
+    const auto found = ways(priced, {.count_steps = false, .layouts = 1, .break_even = false});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->ways[0].name, cheaper + std::string(" alone"));
     EXPECT_EQ(found->ways[0].iteration, found->ways[1].iteration);
@@ -155,7 +157,7 @@ TEST(Ways, TiesGoToTheCheaperOne) {
 }
 
 TEST(Ways, OnTheFrontIsWhatNoneBeatsInTimeAndCost) {
-  const auto found = ways(two("10 Gbps"), {.layouts = 1, .rates = false});
+  const auto found = ways(two("10 Gbps"), {.layouts = 1, .break_even = false});
   ASSERT_TRUE(found);
   int on_front = 0;
   for (const Way& way : found->ways) {
@@ -174,10 +176,10 @@ TEST(Ways, OnTheFrontIsWhatNoneBeatsInTimeAndCost) {
 
 // A budget that the fastest exceeds leaves the fastest of those that do not; none at all, the order.
 TEST(Ways, LimitsComeFirst) {
-  const auto free = ways(two("10 Gbps"), {.count_steps = false, .layouts = 1, .rates = false});
+  const auto free = ways(two("10 Gbps"), {.count_steps = false, .layouts = 1, .break_even = false});
   ASSERT_TRUE(free);
   const Dollars dearest = *free->ways.front().cost_per_step();
-  WaysOptions options{.count_steps = false, .layouts = 1, .rates = false};
+  WaysOptions options{.count_steps = false, .layouts = 1, .break_even = false};
   options.limits.cost_per_step = dearest * 0.999;
   const auto kept = ways(two("10 Gbps"), options);
   ASSERT_TRUE(kept);
@@ -216,7 +218,7 @@ TEST(Ways, StoppedItAnswersWithWhatThereIs) {
     EXPECT_LE(found->simulated, whole->simulated);
     EXPECT_EQ(found->stopped, asks < std::numeric_limits<int>::max());
     if (found->stopped) {
-      EXPECT_TRUE(found->by_rate.empty());
+      EXPECT_TRUE(found->break_even.empty());
     } else {
       EXPECT_EQ(found->simulated, whole->simulated);
     }
@@ -224,25 +226,64 @@ TEST(Ways, StoppedItAnswersWithWhatThereIs) {
   EXPECT_GT(answers, 2);
 }
 
-// Where another way begins to win, it and the one before it take as long.
-TEST(Ways, BreakEvenIsWhereTwoTakeAsLong) {
-  const auto found = ways(two("2 Gbps"), {.layouts = kLayouts});
-  ASSERT_TRUE(found);
-  ASSERT_GT(found->by_rate.size(), 1u);
-  EXPECT_EQ(found->by_rate.front().from, 0);
-  for (size_t i = 1; i < found->by_rate.size(); ++i) {
-    const auto time = [&](const std::string& name) {
-      plan::Job job = find(*found, name)->job;
-      for (cluster::WanLink& link : job.cluster.wan)
-        link.node_pair_limit = link.node_pair_limit * found->by_rate[i].from;
-      const auto plan = cost::make_plan(job);
-      return seconds(*sim::iteration_time(*plan)) * find(*found, name)->steps.factor;
-    };
-    const std::string &before = found->by_rate[i - 1].name, &after = found->by_rate[i].name;
-    EXPECT_NE(before, after);
-    EXPECT_NEAR(time(before) / time(after), 1, 0.06) << before << ", then " << after;
+const std::vector<WayRange>& ranges(const Ways& found, BreakEvenAxis axis) {
+  for (const BreakEven& each : found.break_even)
+    if (each.axis == axis) return each.ranges;
+  static const std::vector<WayRange> none;
+  return none;
+}
+
+// Where another way begins to win, it and the one before it score alike.
+TEST(Ways, BreakEvenIsWhereTwoScoreAlike) {
+  int changes = 0;
+  using search::Objective;
+  for (const Objective objective : {Objective::kTime, Objective::kCost}) {
+    const auto found = ways(two("2 Gbps"), {.objective = objective, .layouts = kLayouts});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->break_even.size(), objective == Objective::kCost ? 4u : 2u);
+    for (const auto& [axis, of] : found->break_even) {
+      ASSERT_FALSE(of.empty());
+      EXPECT_EQ(of.front().from, 0);
+      for (size_t i = 1; i < of.size(); ++i) {
+        ++changes;
+        const auto score_there = [&](const std::string& name) {
+          Way way = *find(*found, name);
+          plan::Job job = way.job;
+          for (cluster::WanLink& link : job.cluster.wan) {
+            if (axis == BreakEvenAxis::kRate)
+              link.node_pair_limit = link.node_pair_limit * of[i].from;
+            if (axis == BreakEvenAxis::kLatency)
+              link.one_way_latency = link.one_way_latency * of[i].from;
+            if (axis == BreakEvenAxis::kEgress) link.price = link.price * of[i].from;
+          }
+          for (cluster::Datacenter& each : job.cluster.datacenters)
+            if (axis == BreakEvenAxis::kDevices) each.price = each.price * of[i].from;
+          const auto plan = cost::make_plan(job);
+          way.iteration = seconds(*sim::iteration_time(*plan));
+          way.cost = cost::worth_of(*plan, way.iteration).cost.total();
+          return score(way, objective);
+        };
+        const std::string &before = of[i - 1].name, &after = of[i].name;
+        EXPECT_NE(before, after);
+        EXPECT_GT(of[i].from, of[i - 1].from);
+        EXPECT_NEAR(score_there(before) / score_there(after), 1, 0.06)
+            << to_name(axis) << ": " << before << ", then " << after;
+      }
+    }
   }
-  EXPECT_GT(found->by_rate.back().from, found->by_rate.front().from);
+  EXPECT_GT(changes, 0);
+}
+
+// What is far behind by the closed form is left out, once something of its name was simulated.
+TEST(Contest, LeavesOutWhatIsFarBehind) {
+  Contest contest({"a", "a", "b", "a", "b"}, {{3, 1}, {1, 1}, {9, 1}, {1.1, 1}, {2, 1}});
+  EXPECT_EQ(contest.next(), (std::vector<size_t>{1, 4}));
+  contest.take(1, 1.05);  // the other one, 1.1, may still win; 3 may not
+  EXPECT_EQ(contest.next(), (std::vector<size_t>{3, 2}));  // of b nothing was simulated
+  contest.take(3, 1.2);
+  contest.take(2, 9.5);
+  EXPECT_TRUE(contest.next().empty());
+  EXPECT_EQ(contest.left_out(), 1);
 }
 
 TEST(Ways, TheNumberOfThreadsChangesNothing) {
@@ -255,10 +296,14 @@ TEST(Ways, TheNumberOfThreadsChangesNothing) {
     EXPECT_EQ(one->ways[i].layout, three->ways[i].layout);
     EXPECT_EQ(one->ways[i].iteration, three->ways[i].iteration);
   }
-  ASSERT_EQ(one->by_rate.size(), three->by_rate.size());
-  for (size_t i = 0; i < one->by_rate.size(); ++i) {
-    EXPECT_EQ(one->by_rate[i].from, three->by_rate[i].from);
-    EXPECT_EQ(one->by_rate[i].name, three->by_rate[i].name);
+  ASSERT_EQ(one->break_even.size(), three->break_even.size());
+  for (const auto& [axis, of] : one->break_even) {
+    const std::vector<WayRange>& other = ranges(*three, axis);
+    ASSERT_EQ(of.size(), other.size());
+    for (size_t i = 0; i < of.size(); ++i) {
+      EXPECT_EQ(of[i].from, other[i].from);
+      EXPECT_EQ(of[i].name, other[i].name);
+    }
   }
 }
 
@@ -288,7 +333,7 @@ TEST(Ways, WhatIsNoWaySaysWhy) {
   ASSERT_TRUE(found) << found.error().text();
   EXPECT_EQ(why_not(*found, "stages across"), "no WAN link joins two datacenters");
   EXPECT_THAT(why_not(*found, "gradients across, dense"), HasSubstr("no WAN link joins each two"));
-  EXPECT_TRUE(found->by_rate.empty());
+  EXPECT_TRUE(found->break_even.empty());
 }
 
 TEST(Ways, WhatDoesNotFitSaysWhy) {
@@ -384,7 +429,7 @@ TEST(Ways, AreNoWorseThanBruteForce) {
     ASSERT_TRUE(open) << open.error().text();
     for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
       const auto found =
-          ways_across(*open, {.objective = objective, .count_steps = false, .rates = false});
+          ways_across(*open, {.objective = objective, .count_steps = false, .break_even = false});
       ASSERT_TRUE(found) << found.error().text();
       const Way& best = found->ways.front();
       const double score =

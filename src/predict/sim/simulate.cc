@@ -368,6 +368,8 @@ double passes_of(const plan::Plan& plan, const PipelineSample& sample) {
 
 }  // namespace
 
+double passes_of(const plan::Plan& plan) { return passes_of(plan, one_of_each_kind(plan)); }
+
 Result<SimDuration> iteration_time(const plan::Plan& plan) {
   TRY(during(plan::validate(plan), "checking the Plan"));
   return iteration_time(plan, one_of_each_kind(plan));

@@ -47,6 +47,9 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options = {})
 // simulate()'s iteration, to the nanosecond, with one pipeline simulated for each kind of equal ones
 // (equal_pipelines.h), and no Trace. Fails as simulate() does.
 Result<SimDuration> iteration_time(const plan::Plan& plan);
+
+// What iteration_time() has to simulate: microbatches through stages, forward and backward.
+double passes_of(const plan::Plan& plan);
 // What a core simulates in a second: microbatches through stages, forward and backward.
 inline constexpr double kPassesPerSecond = 50'000;
 // The iterations of as many of these Plans, from the first one on, as a core simulates within `at_most`:

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/text_table.h"
+#include "decide/across/break_even.h"
+#include "decide/across/promise.h"
 #include "decide/across/ways.h"
 #include "spec/plan/job.h"
 #include "ui/command/answer.h"
@@ -81,14 +83,65 @@ std::string why_not(const Way& way, const Way& best, search::Objective objective
 }
 
 // "0.62 x every WAN rate", or the rate itself where all links have one.
-std::string rate_text(const cluster::Cluster& cluster, double factor) {
-  const BytesPerSecond first = cluster.wan.front().node_pair_limit;
-  const bool alike =
-      std::all_of(cluster.wan.begin(), cluster.wan.end(), [&](const cluster::WanLink& link) {
-        return link.node_pair_limit == first && link.path_limit == cluster.wan.front().path_limit;
-      });
-  if (!alike) return fmt::format("{:.3g} x every WAN rate", factor);
-  return fmt::format("{} between two nodes", brief(first * factor));
+std::string factor_text(const cluster::Cluster& cluster, across::BreakEvenAxis axis,
+                        double factor) {
+  const cluster::WanLink& first = cluster.wan.front();
+  const auto alike = [&](auto key) {
+    return std::all_of(cluster.wan.begin(), cluster.wan.end(),
+                       [&](const cluster::WanLink& link) { return key(link) == key(first); });
+  };
+  using across::BreakEvenAxis;
+  switch (axis) {
+    case BreakEvenAxis::kRate:
+      if (alike([](const auto& link) { return std::pair(link.node_pair_limit, link.path_limit); }))
+        return fmt::format("{} between two nodes", brief(first.node_pair_limit * factor));
+      return fmt::format("{:.3g} x every WAN rate", factor);
+    case BreakEvenAxis::kLatency:
+      if (alike([](const auto& link) { return link.one_way_latency; }))
+        return fmt::format("{} one way", brief(first.one_way_latency * factor));
+      return fmt::format("{:.3g} x every WAN latency", factor);
+    case BreakEvenAxis::kEgress:
+      if (alike([](const auto& link) { return link.price; }))
+        return fmt::format("{:.3g} USD/GB of WAN traffic", first.price.value * factor * 1e9);
+      return fmt::format("{:.3g} x every price of WAN traffic", factor);
+    case BreakEvenAxis::kDevices:
+      return fmt::format("{:.3g} x every price of devices", factor);
+  }
+  return "";
+}
+
+std::string_view axis_text(across::BreakEvenAxis axis) {
+  using across::BreakEvenAxis;
+  switch (axis) {
+    case BreakEvenAxis::kRate:
+      return "WAN rate";
+    case BreakEvenAxis::kLatency:
+      return "WAN latency";
+    case BreakEvenAxis::kEgress:
+      return "price of WAN traffic";
+    case BreakEvenAxis::kDevices:
+      return "price of devices";
+  }
+  return "";
+}
+
+void print_break_even(std::ostream& out, const cluster::Cluster& cluster, const Ways& found) {
+  for (const across::BreakEven& each : found.break_even) {
+    if (each.ranges.size() < 2) {
+      const double range = across::break_even_range(each.axis);
+      out << fmt::format("  {} wins from 1/{} to {} times this {}\n", found.ways.front().name,
+                         range, range, axis_text(each.axis));
+      continue;
+    }
+    out << fmt::format("break-even, these layouts with another {}\n", axis_text(each.axis));
+    for (size_t i = 0; i < each.ranges.size(); ++i) {
+      const WayRange& range = each.ranges[i];
+      const double from = i == 0 ? each.ranges[1].from : range.from;
+      out << fmt::format("  {} {}: {}\n", i == 0 ? "below" : "above",
+                         factor_text(cluster, each.axis, from),
+                         range.name.empty() ? "none within the limits" : range.name);
+    }
+  }
 }
 
 void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
@@ -137,17 +190,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
     for (const NoWay& each : found.no_ways) missed.row({each.name}, each.reason);
     out << missed.text();
   }
-  if (found.by_rate.size() > 1) {
-    out << "break-even, these layouts on other WAN rates\n";
-    for (size_t i = 0; i < found.by_rate.size(); ++i) {
-      const WayRange& range = found.by_rate[i];
-      const double from = i == 0 ? found.by_rate[1].from : range.from;
-      out << fmt::format("  {} {}: {}\n", i == 0 ? "below" : "above", rate_text(job.cluster, from),
-                         range.name.empty() ? "none within the limits" : range.name);
-    }
-  } else if (found.by_rate.size() == 1) {
-    out << fmt::format("  {} wins from 1/64 to 64 times these WAN rates\n", best.name);
-  }
+  print_break_even(out, job.cluster, found);
   std::vector<std::string> sources;
   for (const Way& way : found.ways) {
     const std::string& source = way.steps.source;
@@ -163,7 +206,13 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
     }
   }
   out << fmt::format("  {} layouts simulated in {:.1f} s\n", found.simulated, wall);
+  if (found.left_out > 0)
+    out << fmt::format("  {} more than {:.0f} % behind by the closed form were not\n",
+                       found.left_out, 100 * across::kClosedFormOff);
   if (found.stopped) out << "  stopped before all ways were compared\n";
+  if (found.stages_stopped && !found.stopped)
+    out << "  the search of stages across ended at a third of the time limit, with the best so "
+           "far\n";
 }
 
 Value::Table way_json(const Way& way, const PlanCommandOptions& options) {
@@ -195,20 +244,26 @@ Value::Table way_json(const Way& way, const PlanCommandOptions& options) {
 }
 
 Value::Table to_json(const Ways& found, const PlanCommandOptions& options, double wall) {
-  Value::Array ways, no_ways, ranges;
+  Value::Array ways, no_ways, break_even;
   for (const Way& way : found.ways) ways.emplace_back(way_json(way, options));
   for (const NoWay& each : found.no_ways)
     no_ways.emplace_back(Value::Table{{"way", each.name}, {"reason", each.reason}});
-  for (const WayRange& range : found.by_rate)
-    ranges.emplace_back(Value::Table{{"from_rate_factor", range.from}, {"way", range.name}});
+  for (const across::BreakEven& each : found.break_even) {
+    Value::Array ranges;
+    for (const WayRange& range : each.ranges)
+      ranges.emplace_back(Value::Table{{"from_factor", range.from}, {"way", range.name}});
+    break_even.emplace_back(
+        Value::Table{{"axis", std::string(to_name(each.axis))}, {"ranges", ranges}});
+  }
   return {{"provenance", "predicted"},
           {"objective", options.objective},
           {"best", ways.front()},
           {"ways", ways},
           {"no_ways", no_ways},
-          {"by_wan_rate", ranges},
+          {"break_even", break_even},
           {"simulated", found.simulated},
-          {"stopped", found.stopped},
+          {"left_out", found.left_out},
+          {"stopped", found.stopped || found.stages_stopped},
           {"wall_s", wall}};
 }
 
@@ -264,7 +319,8 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
                .count_steps = options.steps_factor == "law",
                .local_steps = options.local_steps,
                .progress = [&](int64_t done, int64_t all) { bar.show(done, all); },
-               .stop = [&] { return end.is_here(); }}));
+               .stop = [&] { return end.is_here(); },
+               .stop_stages = [&] { return end.is_here(1.0 / 3); }}));
   }
   if (!found.ways.front().within) return beyond_limits(found, options);
   if (options.way > std::ssize(found.ways))

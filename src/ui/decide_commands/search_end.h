@@ -13,10 +13,11 @@ class SearchEnd {
  public:
   explicit SearchEnd(Seconds limit) : limit_(limit) {}  // from now on; 0: none
 
-  bool is_here() const {
+  // At a share of the limit: for a part of the search, so that others have their turn.
+  bool is_here(double share = 1) const {
     if (signals_.flag()) return true;
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    return limit_.value > 0 && since.count() >= limit_.value;
+    return limit_.value > 0 && since.count() >= share * limit_.value;
   }
 
  private:

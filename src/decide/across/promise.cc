@@ -1,0 +1,91 @@
+#include "decide/across/promise.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "predict/cost/exchange_time.h"
+#include "predict/cost/price_plan.h"
+#include "predict/cost/worth.h"
+#include "predict/sim/simulate.h"
+
+namespace tombolo::across {
+namespace {
+
+// The slowest rank's passes of all microbatches, and the others' of one, of which virtual stages leave
+// their share (docs/laws/interleaved.md).
+Seconds pipeline_time(const plan::Plan& plan, int32_t replica) {
+  std::vector<Seconds> ranks(static_cast<size_t>(plan.parallelism.pipeline));
+  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
+    const plan::StageCost& cost = plan.cost_on(plan.rank_of(s, replica), s);
+    ranks[static_cast<size_t>(plan.position_of(s))] +=
+        cost.forward + cost.backward + cost.recompute;
+  }
+  Seconds sum, slowest;
+  for (const Seconds each : ranks) {
+    sum += each;
+    slowest = std::max(slowest, each);
+  }
+  return slowest * real(plan.microbatches_of(replica)) +
+         (sum - slowest) / real(plan.parallelism.virtual_stages);
+}
+
+Seconds iteration_of(const plan::Plan& plan) {
+  Seconds longest;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica)
+    longest = std::max(longest, pipeline_time(plan, replica));
+  if (!plan.exchange) return longest;
+  const auto most = std::max_element(
+      plan.stages.begin(), plan.stages.end(),
+      [](const plan::Stage& a, const plan::Stage& b) { return a.gradients < b.gradients; });
+  const Seconds sum = cost::exchange_alone(plan, static_cast<int32_t>(most - plan.stages.begin()));
+  return longest + sum / real(plan.exchange->is_local() ? plan.exchange->steps_in_use() : 1);
+}
+
+}  // namespace
+
+Result<Promise> promise_of(const plan::Job& job, std::optional<Seconds> closed_form,
+                           search::Objective objective) {
+  const plan::Plan plan = TRY(cost::make_plan(job));
+  const Seconds iteration = closed_form ? *closed_form : iteration_of(plan);
+  Promise promise{.score = iteration.value, .passes = sim::passes_of(plan)};
+  if (objective == search::Objective::kCost) {
+    if (const auto total = cost::worth_of(plan, iteration).cost.total())
+      promise.score = total->value;
+  }
+  return promise;
+}
+
+Contest::Contest(std::vector<std::string> names, std::vector<Promise> promises)
+    : names_(std::move(names)), promises_(std::move(promises)) {
+  CHECK(names_.size() == promises_.size(), "{} names of {} layouts", names_.size(),
+        promises_.size());
+  for (size_t i = 0; i < names_.size(); ++i) by_name_[names_[i]].waiting.push_back(i);
+  for (auto& [name, each] : by_name_) {
+    std::stable_sort(each.waiting.begin(), each.waiting.end(),
+                     [&](size_t a, size_t b) { return promises_[a].score < promises_[b].score; });
+    std::reverse(each.waiting.begin(), each.waiting.end());
+  }
+}
+
+std::vector<size_t> Contest::next() {
+  std::vector<size_t> out;
+  for (auto& [name, each] : by_name_) {
+    if (each.waiting.empty()) continue;
+    if (promises_[each.waiting.back()].score > each.best * (1 + kClosedFormOff)) {
+      left_out_ += std::ssize(each.waiting);
+      each.waiting.clear();
+      continue;
+    }
+    out.push_back(each.waiting.back());
+    each.waiting.pop_back();
+  }
+  return out;
+}
+
+void Contest::take(size_t which, double score) {
+  double& best = by_name_[names_[which]].best;
+  best = std::min(best, score);
+}
+
+}  // namespace tombolo::across
