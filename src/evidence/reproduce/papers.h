@@ -44,7 +44,11 @@ std::vector<Table> atlas_testbed();
 // CrossPipe, of pipelines or replicas across two datacenters: figure-9.
 std::vector<Table> crosspipe();
 
-// BubbleTea, of the same paper: utilisation, queueing, ttft-by-depth, memory and loading. Placement is
+// DiLoCo's scaling laws, of the bandwidth that a utilisation needs: table-6-10b, table-6-405b and
+// table-6-671b. docs/laws/diloco_utilisation.md.
+std::vector<Table> diloco();
+
+// BubbleTea, of Atlas' paper: utilisation, queueing, ttft-by-depth, memory and loading. Placement is
 // measured instead, by bench/prefill_bench (docs/results/prefill.md). docs/laws/prefill_windows.md.
 std::vector<Table> bubbletea();
 

@@ -239,6 +239,7 @@ std::vector<Table> compute_tables() {
   for (Table& table : atlas_schedules()) tables.push_back(std::move(table));
   for (Table& table : atlas_testbed()) tables.push_back(std::move(table));
   for (Table& table : crosspipe()) tables.push_back(std::move(table));
+  for (Table& table : diloco()) tables.push_back(std::move(table));
   for (Table& table : bubbletea()) tables.push_back(std::move(table));
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));

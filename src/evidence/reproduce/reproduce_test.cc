@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+
+#include "predict/cost/diloco_utilisation.h"
 
 namespace tombolo::reproduce {
 namespace {
@@ -68,6 +71,49 @@ TEST(Reproduce, StellaTrainsRatesFollowFromItsBatches) {
   EXPECT_NEAR(tables[0].rows[0].ours, 96.9518, 1e-4);
   EXPECT_NEAR(tables[0].rows[1].ours, 99.4660, 1e-4);
   EXPECT_TRUE(tables[0].rows[0].ok() && tables[0].rows[1].ok());
+}
+
+// Cells of DiLoCo's table 6 with this many bits of a parameter, by how many steps of the grid they are
+// off: every rate of the grid is tried, and beyond its end.
+std::map<long, int> diloco_cells(double bits, double hidden, bool last_column) {
+  std::map<long, int> cells;
+  const std::pair<double, double> models[] = {{10e9, 0.8}, {405e9, 26}, {671e9, 20}};
+  const std::vector<Table> tables = *reproduce("diloco");
+  EXPECT_EQ(tables.size(), 3);
+  for (size_t model = 0; model < tables.size(); ++model) {
+    size_t row = 0;
+    EXPECT_EQ(tables[model].rows.size(), 25);
+    for (const int64_t every : {1, 10, 50, 100, 300}) {
+      for (const double utilisation : {0.5, 0.8, 0.9, 0.95, 0.99}) {
+        const auto& [parameters, step] = models[model];
+        const Row& printed = tables[model].rows[row++];
+        const cost::DilocoSteps of{parameters, Seconds{step}, every, bits, hidden};
+        const auto rate = [](long k) {
+          return std::pow(10, 4.0 * static_cast<double>(k) / 49 - 1);
+        };
+        long first = 0;
+        while (cost::diloco_utilisation(of, rate(first) * 1_Gbps) < utilisation) ++first;
+        if (bits == cost::kDilocoBits && hidden == 2.0 / 3) {
+          EXPECT_NEAR(printed.ours, rate(first), 1e-9) << printed.name;
+        }
+        const long theirs = std::lround((std::log10(printed.published) + 1) * 49 / 4);
+        if ((utilisation == 0.99) == last_column) ++cells[first - theirs];
+      }
+    }
+  }
+  return cells;
+}
+
+TEST(Reproduce, DilocosTableIsWithinOneStepOfItsGridWithTwelveBits) {
+  EXPECT_EQ(diloco_cells(12, 2.0 / 3, false), (std::map<long, int>{{-1, 9}, {0, 39}, {1, 12}}));
+  EXPECT_EQ(diloco_cells(12, 2.0 / 3, true),
+            (std::map<long, int>{{-3, 1}, {-2, 1}, {-1, 1}, {0, 10}, {1, 2}}));
+}
+
+TEST(Reproduce, DilocosTableIsNotWithinOneStepOtherwise) {
+  EXPECT_EQ(diloco_cells(16, 2.0 / 3, false),
+            (std::map<long, int>{{0, 1}, {1, 28}, {2, 30}, {3, 1}}));
+  EXPECT_EQ(diloco_cells(12, 0, false).rbegin()->first, 14);  // nothing hidden
 }
 
 TEST(Reproduce, ByTableByPaperOrAll) {
