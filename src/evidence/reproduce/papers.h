@@ -88,9 +88,11 @@ std::vector<Table> rail_only_traffic();
 // dhelix_settings.h says what was fitted to what. docs/laws/strands.md.
 std::vector<Table> dhelix();
 
-// Of the same paper mixtures of experts and the traffic of Llama 3.1 405B, and what NVIDIA measured
-// of the overlap of experts' communication.
+// Of the same paper mixtures of experts and the traffic of Llama 3.1 405B.
 std::vector<Table> dhelix_experts();
+
+// What NVIDIA measured of the overlap of experts' communication: expert-overlap.
+std::vector<Table> megatron_bridge();
 
 // And what it is measured against: Intra-batch, and the bidirectional pipeline with two copies of the
 // model, whose largest model is section 6.5's.

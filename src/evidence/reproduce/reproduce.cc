@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 
 #include "base/check.h"
 #include "evidence/reproduce/papers.h"
@@ -23,6 +25,14 @@ namespace {
 // The band of a figure printed to `digit`, as in 0.01: half of it, and what doubles lose.
 double printed_to(double digit, double published) {
   return (digit / 2 + 1e-9) / std::abs(published);
+}
+
+std::vector<Table> joined(std::vector<std::vector<Table>> parts) {
+  std::vector<Table> all;
+  for (std::vector<Table>& part : parts) {
+    std::move(part.begin(), part.end(), std::back_inserter(all));
+  }
+  return all;
 }
 
 // --- Atlas ------------------------------------------------------------------------------------
@@ -230,23 +240,48 @@ Table korthikanti_figure_1() {
   return table;
 }
 
-std::vector<Table> compute_tables() {
-  std::vector<Table> tables = {atlas_table_1(),        checkpoint_parameters(), active_parameters(),
-                               korthikanti_figure_1(), korthikanti_table_4(),   rail_only_table_2(),
-                               rail_only_table_4(),    rail_only_hfu_gaps()};
-  for (Table& table : astra_sim()) tables.push_back(std::move(table));
-  for (Table& table : atlas_selection()) tables.push_back(std::move(table));
-  for (Table& table : atlas_schedules()) tables.push_back(std::move(table));
-  for (Table& table : atlas_testbed()) tables.push_back(std::move(table));
-  for (Table& table : crosspipe()) tables.push_back(std::move(table));
-  for (Table& table : diloco()) tables.push_back(std::move(table));
-  for (Table& table : bubbletea()) tables.push_back(std::move(table));
-  for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
-  for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
-  for (Table& table : dhelix()) tables.push_back(std::move(table));
-  for (Table& table : stellatrain()) tables.push_back(std::move(table));
-  std::sort(tables.begin(), tables.end(),
-            [](const Table& a, const Table& b) { return a.name < b.name; });
+// Before the slash of a table's name, and what computes all tables of that paper.
+// In order of name.
+struct Paper {
+  const char* name;
+  std::vector<Table> (*tables)();
+};
+constexpr Paper kPapers[] = {
+    {"astra-sim", astra_sim},
+    {"atlas",
+     [] {
+       return joined({{atlas_table_1()}, atlas_selection(), atlas_schedules(), atlas_testbed()});
+     }},
+    {"bubbletea", bubbletea},
+    {"checkpoints",
+     []() -> std::vector<Table> {
+       return {checkpoint_parameters(), active_parameters()};
+     }},
+    {"crosspipe", crosspipe},
+    {"dhelix", dhelix},
+    {"diloco", diloco},
+    {"korthikanti",
+     []() -> std::vector<Table> {
+       return {korthikanti_figure_1(), korthikanti_table_4()};
+     }},
+    {"megatron-bridge", megatron_bridge},
+    {"rail-only",
+     [] {
+       return joined({{rail_only_table_2(), rail_only_table_4(), rail_only_hfu_gaps()},
+                      rail_only_figures(),
+                      rail_only_traffic()});
+     }},
+    {"stellatrain", stellatrain}};
+
+// Computed at first use, sorted by name.
+const std::vector<Table>& tables_of(const Paper& paper) {
+  static std::map<std::string_view, std::vector<Table>> computed;
+  std::vector<Table>& tables = computed[paper.name];
+  if (tables.empty()) {
+    tables = paper.tables();
+    std::sort(tables.begin(), tables.end(),
+              [](const Table& a, const Table& b) { return a.name < b.name; });
+  }
   return tables;
 }
 
@@ -263,22 +298,30 @@ bool Row::ok() const {
 }
 
 const std::vector<Table>& published_tables() {
-  static const std::vector<Table> tables = compute_tables();
+  static const std::vector<Table> tables = [] {
+    std::vector<Table> all;
+    for (const Paper& paper : kPapers) {
+      const std::vector<Table>& of_paper = tables_of(paper);
+      all.insert(all.end(), of_paper.begin(), of_paper.end());
+    }
+    return all;
+  }();
   return tables;
 }
 
 Result<std::vector<Table>> reproduce(std::string_view name) {
+  if (name.empty()) return published_tables();
   std::vector<Table> found;
+  for (const Paper& paper : kPapers) {
+    if (name.substr(0, name.find('/')) != paper.name) continue;
+    for (const Table& table : tables_of(paper)) {
+      if (table.name == name || name == paper.name) found.push_back(table);
+    }
+  }
+  if (!found.empty()) return found;
   std::string known;
-  for (const Table& table : published_tables()) {
-    known += (known.empty() ? "" : ", ") + table.name;
-    const std::string paper = table.name.substr(0, table.name.find('/'));
-    if (name.empty() || table.name == name || paper == name) found.push_back(table);
-  }
-  if (found.empty()) {
-    return unusable(fmt::format("there is no published table \"{}\"", name), "one of " + known);
-  }
-  return found;
+  for (const Table& table : published_tables()) known += (known.empty() ? "" : ", ") + table.name;
+  return unusable(fmt::format("there is no published table \"{}\"", name), "one of " + known);
 }
 
 }  // namespace tombolo::reproduce

@@ -43,11 +43,12 @@ struct Table {
   std::vector<Row> rows;
 };
 
-// All of them, computed once, sorted by name. Takes some tenths of a second, nearly all of it
-// searching for the splits of rail-only's figures 9 to 11.
+// All of them, computed once, sorted by name. Takes seconds: searches for the splits of rail-only's
+// figures 9 to 11, and simulations.
 const std::vector<Table>& published_tables();
 
 // The tables called `name`, or all of the paper called so; "" for all. Unusable: no such table.
+// Computes those of the paper alone, unless there is none.
 Result<std::vector<Table>> reproduce(std::string_view name);
 
 }  // namespace tombolo::reproduce

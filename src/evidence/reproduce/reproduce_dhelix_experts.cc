@@ -147,6 +147,8 @@ Table table_1() {
 
 }  // namespace
 
-std::vector<Table> dhelix_experts() { return {mixtures(), table_1(), nvidia()}; }
+std::vector<Table> dhelix_experts() { return {mixtures(), table_1()}; }
+
+std::vector<Table> megatron_bridge() { return {nvidia()}; }
 
 }  // namespace tombolo::reproduce

@@ -120,6 +120,13 @@ TEST(Reproduce, ByTableByPaperOrAll) {
   EXPECT_EQ(reproduce("rail-only/table-4")->size(), 1);
   EXPECT_GE(reproduce("rail-only")->size(), 2);
   EXPECT_EQ(reproduce("")->size(), published_tables().size());
+  size_t by_paper = 0;  // each is found under its own paper, and no table under another's
+  std::set<std::string> papers;
+  for (const Table& table : published_tables()) {
+    papers.insert(table.name.substr(0, table.name.find('/')));
+  }
+  for (const std::string& paper : papers) by_paper += reproduce(paper)->size();
+  EXPECT_EQ(by_paper, published_tables().size());
   const auto none = reproduce("rail-only/table-5");
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUnusable);
