@@ -41,8 +41,10 @@ std::vector<Table> atlas_schedules();
 // testbed, utilisation and figure-2-simulated: replicas apart, simulated.
 std::vector<Table> atlas_testbed();
 
-// CrossPipe, of pipelines or replicas across two datacenters: figure-9.
+// CrossPipe, of pipelines or replicas across two datacenters: figure-9. Of schedules across two and
+// four: table-5, table-6, the latter also by family and with equal halves of a backward.
 std::vector<Table> crosspipe();
+std::vector<Table> crosspipe_schedules();
 
 // DiLoCo's scaling laws, of the bandwidth that a utilisation needs: table-6-10b, table-6-405b and
 // table-6-671b. docs/laws/diloco_utilisation.md.

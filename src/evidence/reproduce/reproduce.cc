@@ -294,7 +294,7 @@ double Row::relative_error() const {
 
 bool Row::ok() const {
   CHECK(band >= 0, "{}: a band of {}", name, band);
-  return std::abs(relative_error()) <= band;
+  return (at_most ? relative_error() : std::abs(relative_error())) <= band;
 }
 
 const std::vector<Table>& published_tables() {

@@ -113,7 +113,9 @@ std::vector<Table> crosspipe() {
   const double slow_down = iteration({kPipelines, 64, 1}) / iteration({kNothing, 64});
   table.rows.push_back(
       {"pipelines across, one byte, over one datacenter, 64 GB/s", slow_down, 1.3, "x", 0.1});
-  return {table};
+  std::vector<Table> tables = crosspipe_schedules();
+  tables.push_back(std::move(table));
+  return tables;
 }
 
 }  // namespace tombolo::reproduce

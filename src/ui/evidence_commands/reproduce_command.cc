@@ -28,7 +28,7 @@ std::pair<std::string, std::string> gap_and_band(const Row& row) {
   if (!row.computed()) return {"none", "none"};
   const std::string gap = fmt::format("{:+.2f} {:<2}", scale * row.relative_error(), unit);
   if (!row.not_reproduced.empty()) return {gap, "none"};
-  return {gap, fmt::format("{:.2f} {:<2}", scale * row.band, unit)};
+  return {gap, fmt::format("{}{:.2f} {:<2}", row.at_most ? "<= " : "", scale * row.band, unit)};
 }
 
 void print_text(std::ostream& out, const std::vector<Table>& tables) {
@@ -51,7 +51,7 @@ Value::Table to_json(const std::vector<Table>& tables) {
   for (const Table& table : tables) {
     for (const Row& row : table.rows) {
       all = all && !row.fails();
-      rows.push_back(Value::Table{
+      Value::Table out{
           {"name", table.name + ": " + row.name},
           {"ours", row.ours},
           {"published", row.published},
@@ -61,7 +61,9 @@ Value::Table to_json(const std::vector<Table>& tables) {
           {"not_reproduced", row.not_reproduced.empty() ? Value() : Value(row.not_reproduced)},
           {"unit", row.unit},
           {"table", table.name},
-          {"source", table.source}});
+          {"source", table.source}};
+      if (row.at_most) out.emplace_back("at_most", true);
+      rows.push_back(std::move(out));
     }
   }
   return {{"rows", rows}, {"ok", all}};
