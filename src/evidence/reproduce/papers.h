@@ -50,6 +50,10 @@ std::vector<Table> crosspipe_schedules();
 // table-6-671b. docs/laws/diloco_utilisation.md.
 std::vector<Table> diloco();
 
+// Sailor, of iterations that its authors measured: grace-hopper and different-gpus. Its plans are jobs
+// (examples/planning/sailor, docs/results/sailor.md).
+std::vector<Table> sailor();
+
 // BubbleTea, of Atlas' paper: utilisation, queueing, ttft-by-depth, memory and loading. Placement is
 // measured instead, by bench/prefill_bench (docs/results/prefill.md). docs/laws/prefill_windows.md.
 std::vector<Table> bubbletea();

@@ -271,6 +271,7 @@ constexpr Paper kPapers[] = {
                       rail_only_figures(),
                       rail_only_traffic()});
      }},
+    {"sailor", sailor},
     {"stellatrain", stellatrain}};
 
 // Computed at first use, sorted by name.
