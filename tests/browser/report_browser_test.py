@@ -383,7 +383,7 @@ class ReportTest(PageTest):
                             self.assertTrue(a[1] + a[3] <= b[1] + 1 or b[1] + b[3] <= a[1] + 1, f"{a} over {b}")
 
     def test_nothing_hangs_out_at_600_pixels(self):
-        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "long_names"):
+        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "planner", "long_names"):
             with self.browse(page + ".html", 600) as browser:
                 browser.keep("600-" + page)
                 self.assertEqual([], browser.errors(), page)
@@ -709,6 +709,119 @@ class SweepTest(PageTest):
         with self.browse(390) as browser:
             browser.keep("sweep-narrow")
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+
+# Of the map: boxes of datacenters and labels of links, each [left, top, right, bottom].
+MAP_BOXES = """const around = (node) => { const {left, top, right, bottom} = node.getBoundingClientRect(); return [left, top, right, bottom]; };
+               return [[...document.querySelectorAll('.place')].map(around), [...document.querySelectorAll('.label rect')].map(around)]"""
+# Moves over the chart to the dot of a row; what it then reads.
+TOUCH = """const svg = document.querySelector('#chart svg'), box = svg.getBoundingClientRect();
+           const [x, y] = answer_chart.place(answer_chart.points.find(({row}) => row === arguments[0]));
+           svg.dispatchEvent(new MouseEvent('mousemove', {clientX: box.left + x, clientY: box.top + y}));
+           if (arguments[1]) svg.dispatchEvent(new MouseEvent('click', {clientX: box.left + x, clientY: box.top + y}));
+           return document.querySelector('#chart .reading').textContent"""
+CHOSEN = "return [...document.querySelectorAll('.chosen')].map((node) => node.dataset.row)"
+
+
+class PlannerTest(PageTest):
+    def browse(self, width=1400, *flags, hash=""):
+        return ReportBrowser(self.id().split(".")[-1], "planner.html", width, 900, *flags, hash=hash)
+
+    def assert_apart(self, boxes):
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                self.assertTrue(a[2] <= b[0] + 0.5 or b[2] <= a[0] + 0.5 or a[3] <= b[1] + 0.5 or b[3] <= a[1] + 0.5, f"{a} over {b}")
+
+    def test_all_sections_show_without_an_error(self):
+        for width in (1400, 600):
+            with self.browse(width) as browser:
+                browser.keep(f"planner-{width}")
+                self.assertEqual([], browser.errors())
+                sections = browser.run("return [...document.querySelectorAll('main section')].filter((s) => !s.hidden).map((s) => s.id)")
+                self.assertEqual(["places", "answers", "breakdown", "break-even", "table-0", "inputs"], sections)
+                text = browser.run("return document.body.innerText")
+                for words in ("predicted", "oregon", "recommended", "tombolo plan sample.toml --across", "<b>hostile</b>",
+                              "0.0300 (300 Mbps) to 0.0320 (320 Mbps): 1. way 1", "none within the limits", "below 0.400: 2. way 2"):
+                    self.assertIn(words, text)
+                axes = browser.run("return [...document.querySelectorAll('#chart .axis-name')].map((n) => n.textContent)")
+                self.assertEqual(["Time to the target (h), predicted", "Cost to the target (USD), predicted"], axes)
+                self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+    def test_ten_datacenters_and_their_labels_keep_apart(self):
+        for width in (1400, 600, 390):
+            with self.browse(width) as browser:
+                browser.keep(f"planner-map-{width}")
+                places, labels = browser.run(MAP_BOXES)
+                self.assertEqual(10, len(places))
+                self.assertGreater(len(labels), 0)
+                self.assert_apart(places + labels)
+                self.assertEqual(45, browser.run("return document.querySelectorAll('.wan').length"))
+                # What has no room for a label is said, and read where one points.
+                reading = browser.run("return document.querySelector('#map .reading').textContent")
+                self.assertIn(f"{45 - len(labels)} of 45 links without a label", reading or "0 of 45 links without a label")
+                self.assertEqual("oregon – mumbai: 5 Gbps a node pair, 80 ms one way", browser.run("""
+                    const link = document.querySelectorAll('.wan')[7];
+                    link.dispatchEvent(new FocusEvent('focus'));
+                    return document.querySelector('#map .reading').textContent"""))
+
+    def test_a_dot_tells_its_row(self):
+        with self.browse() as browser:
+            reading = lambda row, click=False: browser.run(TOUCH, row, click).replace("\u00a0", " ")
+            self.assertEqual("1. way 1: 1.000 h, 1,200 USD, on the Pareto front predicted", reading(1))
+            self.assertEqual("12. way 12: 12.00 h, 200.0 USD predicted", reading(12))
+            at_rest = browser.run("""document.querySelector('#chart svg').dispatchEvent(new MouseEvent('mouseleave'));
+                                     return document.querySelector('#chart .reading').textContent""")
+            self.assertIn("2. way 2", at_rest)
+            self.assertIn("recommended", at_rest)
+            numbers = browser.run("""return [...document.querySelectorAll('#chart .row-number')].map((node) => {
+                const {left, top, right, bottom} = node.getBBox ? node.getBoundingClientRect() : {}; return [left, top, right, bottom]; })""")
+            self.assertGreaterEqual(len(numbers), 11)
+            self.assert_apart([[left, top + 2, right, bottom - 2] for left, top, right, bottom in numbers])
+
+    def test_keys_walk_from_dot_to_dot(self):
+        with self.browse() as browser:
+            walked = browser.run("""const svg = document.querySelector('#chart svg'), out = [];
+                svg.dispatchEvent(new FocusEvent('focus'));
+                for (const key of ['ArrowRight', 'ArrowRight', 'ArrowLeft']) {
+                  svg.dispatchEvent(new KeyboardEvent('keydown', {key}));
+                  out.push(document.querySelector('#chart .reading').textContent.split(':')[0]);
+                }
+                return out""")
+            self.assertEqual(["2. way 2", "3. way 3", "2. way 2"], walked)
+
+    def test_a_chosen_row_is_marked_everywhere_and_in_the_address(self):
+        with self.browse() as browser:
+            self.assertEqual([], browser.run(CHOSEN))
+            browser.run(TOUCH, 3, True)
+            self.wait(browser, "return location.hash === '#row=3'")
+            self.assertEqual(["3"] * 3, browser.run(CHOSEN))  # its bar, its range, its row of the table
+            browser.run("document.querySelectorAll('#table-0 tbody tr')[2].click()")  # once more: none
+            self.wait(browser, "return location.hash === ''")
+            self.assertEqual([], browser.run(CHOSEN))
+        with self.browse(600, hash="#break-even&row=12") as browser:
+            self.assertEqual(["12"] * 3, browser.run(CHOSEN))
+            self.wait(browser, "return scrollY > 200")
+            self.assertEqual([], browser.errors())
+        for hash in ("#row=99", "#row=x", "#nonsense&%=%"):
+            with self.browse(hash=hash) as browser:
+                self.assertEqual([], browser.errors(), hash)
+                self.assertEqual([], browser.run(CHOSEN), hash)
+
+    def test_units_follow_the_largest(self):
+        with self.browse() as browser:
+            units = browser.run("""return [[1, 'time'], [600, 'time'], [7300, 'time'], [2e6, 'time'], [0.0021, 'time'], [84e9, 'bytes'], [0.24, 'money']]
+                .map(([value, kind]) => unit_text(value, unit_of(kind, value)))""")
+            self.assertEqual(["1.000 s", "10.00 min", "2.028 h", "23.15 days", "2.100 ms", "84.00 GB", "0.2400 USD"],
+                             [text.replace("\u00a0", " ") for text in units])
+
+    def test_dark_and_on_a_phone(self):
+        with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
+            browser.keep("planner-dark")
+            self.assertEqual([], browser.errors())
+        with self.browse(390) as browser:
+            browser.keep("planner-narrow")
+            self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+            self.assertEqual([], browser.run(HANGING))
 
 
 def main():

@@ -7,7 +7,7 @@
 //                            folded.html (96 ranks, 2 iterations), cut.html (half of a timeline),
 //                            long_names.html (of datacenters),
 //                            graphs.html, graphs_once.html (one rank for all), heat_map.html,
-//                            streams.html, sweep.html
+//                            streams.html, sweep.html, planner.html
 //
 // The runs are 1F1B on two stages in two datacenters, but for replicas (sample_replicas.h). The
 // "measured" one is the same arithmetic with seeded noise; it exists only to be drawn.
@@ -20,6 +20,7 @@
 #include "predict/cost/price_plan.h"
 #include "sample_graphs.h"
 #include "sample_heat_map.h"
+#include "sample_planner.h"
 #include "sample_replicas.h"
 #include "sample_streams.h"
 #include "sample_sweep.h"
@@ -224,6 +225,7 @@ Status write_reports(const std::string& folder) {
   TRY(write_file(folder + "/heat_map.html", report::render_heat_maps(report::sample_heat_map())));
   TRY(write_file(folder + "/streams.html", report::render_streams(report::sample_streams())));
   TRY(write_file(folder + "/sweep.html", report::render_sweep(report::sample_sweep())));
+  TRY(write_file(folder + "/planner.html", report::render_planner(report::sample_planner())));
 
   // 20 iterations of 833 microbatches: 100,000 intervals. 200 of them would be a gigabyte of page.
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();

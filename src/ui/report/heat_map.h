@@ -35,6 +35,7 @@ struct HeatMapTable {
   int64_t figures = 0;  // so many columns after the first stand to the right
   std::vector<std::vector<std::string>> rows;
   std::string remark;  // a sentence below
+  bool given = false;  // the job says it: no figure is predicted
 };
 
 struct HeatMapCard {

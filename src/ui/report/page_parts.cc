@@ -35,7 +35,8 @@ Value tables_data(const std::vector<HeatMapTable>& tables) {
                                {"columns", texts(table.columns)},
                                {"figures", table.figures},
                                {"rows", std::move(rows)},
-                               {"remark", table.remark}});
+                               {"remark", table.remark},
+                               {"given", table.given}});
   }
   return out;
 }

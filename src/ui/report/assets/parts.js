@@ -5,9 +5,9 @@ const by_id = (id) => document.getElementById(id);
 
 function table_section(table, number) {
   const id = `table-${number}`, heading = id + "-title";
-  const cell = (tag, text, i) => element(tag, {class: i > 0 && i <= table.figures ? "number" : null}, text);
-  return element("section", {id, "aria-labelledby": heading}, element("h2", {id: heading}, table.title),
-    element("div", {class: "scroll"}, element("table", {},
+  const cell = (tag, text, i) => element(tag, {class: i > 0 && i <= table.figures ? "number" : null, "data-title": tag === "td" ? table.columns[i] : null}, text);
+  return element("section", {id, class: table.given ? "given" : null, "aria-labelledby": heading}, element("h2", {id: heading}, table.title),
+    element("div", {class: "scroll"}, element("table", {class: table.columns.length > 3 ? "blocks" : null},
       element("thead", {}, element("tr", {}, table.columns.map((text, i) => cell("th", text, i)))),
       element("tbody", {}, table.rows.map((row) => element("tr", {}, row.map((text, i) => cell("td", text, i))))))),
     table.remark ? element("p", {class: "note"}, table.remark) : null);
