@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "base/fields.h"
@@ -219,6 +220,26 @@ CommandWords words_of(const CLI::App& command) {
     if (option != command.get_help_ptr()) words.options.push_back(words_of(*option));
   }
   return words;
+}
+
+std::string line_given(const CLI::App& command) {
+  // In single quotes where a shell would take it apart.
+  const auto quoted = [](const std::string& text) {
+    return text.find_first_of(" *?[]{}()\"$&;|<>") == std::string::npos ? text : "'" + text + "'";
+  };
+  std::string places, options;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name = option->get_name();
+    constexpr std::array kLeftOut{"--report", "--out", "--csv", "--json", "--threads"};
+    if (std::find(kLeftOut.begin(), kLeftOut.end(), name) != kLeftOut.end()) continue;
+    const bool flag = option->get_items_expected_max() == 0;
+    if (!option->get_positional()) options += " " + name;
+    if (flag) continue;
+    for (const std::string& text : option->results())
+      (option->get_positional() ? places : options) += " " + quoted(text);
+  }
+  return "tombolo " + command.get_name() + places + options;
 }
 
 std::vector<CommandWords> commands_of(const CLI::App& app) {

@@ -83,6 +83,10 @@ struct CommandWords {
   std::string usage() const;                  // "tombolo plan FILE [options]"
   std::vector<std::string> headings() const;  // of its options, in order
 };
+// "tombolo plan job.toml --objective cost": what was given, for pages that say how to make them again.
+// Names of outputs, --json and --threads stay out of it, so that the same input gives the same bytes.
+std::string line_given(const CLI::App& command);
+
 std::vector<CommandWords> commands_of(const CLI::App& app);
 CommandWords words_of(const CLI::App& command);
 

@@ -38,6 +38,8 @@ struct PlanCommandOptions {
   Dollars budget;                    // across: to the target; 0: none
   int64_t way = 1;                   // across: the row that is written
   Seconds time_limit;                // over several datacenters; 0: none
+  std::string report;                // HTML page to write; empty: none
+  std::string command;               // what the page says made it
   bool json = false;
 };
 Status plan(const PlanCommandOptions& options, std::ostream& out);
@@ -45,7 +47,9 @@ command::Command add_plan(CLI::App& app);
 
 struct SelectCommandOptions {
   std::string job;
-  std::string order;  // availability, price, distance or file; empty: [selection].order
+  std::string order;    // availability, price, distance or file; empty: [selection].order
+  std::string report;   // HTML page to write; empty: none
+  std::string command;  // what the page says made it
   bool json = false;
 };
 Status select(const SelectCommandOptions& options, std::ostream& out);
@@ -73,7 +77,9 @@ command::Command add_sweep(CLI::App& app, Crew* crew = nullptr);
 struct MixedPlanOptions {
   std::string job;  // as it was given
   geo::MixedOptions search;
-  std::string out;  // plan.json or job.toml of the best; empty: none
+  std::string out;      // plan.json or job.toml of the best; empty: none
+  std::string report;   // HTML page to write; empty: none
+  std::string command;  // what the page says made it
   bool json = false;
 };
 

@@ -8,6 +8,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/stages.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/decision_pages.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -154,23 +155,29 @@ std::string comment_of(const MixedPlan& best, const MixedPlanOptions& options) {
 
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
+  std::optional<AtomicFile> page = TRY(open_page(options.report, options.out));
   MixedResult found = TRY(geo::search_mixed(open, options.search));
   found.notes.emplace_back(
       "whole pipelines in each datacenter, with gradients across the WAN, are compared by "
       "--across");
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  const Value::Table answer = to_json(open.job, found, options, wall.count());
+  const MixedPlan& best = found.top.front();
+  if (page)
+    TRY(page->write(plan_page(answer, open.job, geo::with_plan(open.job, best), options.command)));
   std::string written;
   if (!options.out.empty()) {
-    const MixedPlan& best = found.top.front();
     written =
         TRY(write_layout(geo::with_plan(open.job, best), options.out, comment_of(best, options)));
   }
+  if (page) TRY(page->commit());
   if (options.json) {
-    command::print_json(out, to_json(open.job, found, options, wall.count()));
+    command::print_json(out, answer);
     return {};
   }
   print_text(out, open.job, found, options, wall.count());
   if (!written.empty()) out << written << "\n";
+  if (page) out << "wrote " << options.report << "\n";
   return {};
 }
 

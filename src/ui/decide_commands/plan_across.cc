@@ -10,6 +10,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/decision_pages.h"
 #include "ui/decide_commands/search_end.h"
 
 namespace tombolo::decide_commands {
@@ -307,6 +308,7 @@ std::string comment_of(const Way& way, const PlanCommandOptions& options) {
 Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
                    std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
+  std::optional<AtomicFile> page = TRY(open_page(options.report, options.out));
   const search::Objective objective = *from_name<search::Objective>(options.objective);
   Ways found;
   {
@@ -327,17 +329,26 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
     return unusable(fmt::format("--way {}: there are {}", options.way, found.ways.size()),
                     "a number of the table");
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  if (page) {
+    std::vector<std::string> why;
+    for (const Way& way : found.ways)
+      why.push_back(why_not(way, found.ways.front(), objective, options));
+    TRY(page->write(across_page(to_json(found, options, wall.count()), open.job, found.ways, why,
+                                options.threads, options.command)));
+  }
   std::string written;
   if (!options.out.empty()) {
     const Way& way = found.ways[static_cast<size_t>(options.way - 1)];
     written = TRY(write_layout(way.job, options.out, comment_of(way, options)));
   }
+  if (page) TRY(page->commit());
   if (options.json) {
     command::print_json(out, to_json(found, options, wall.count()));
     return {};
   }
   print_text(out, open.job, found, options, objective, wall.count());
   if (!written.empty()) out << written << "\n";
+  if (page) out << "wrote " << options.report << "\n";
   return {};
 }
 

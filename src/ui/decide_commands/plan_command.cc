@@ -18,6 +18,7 @@
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/decision_pages.h"
 #include "ui/decide_commands/search_end.h"
 #include "ui/decide_commands/with_strands.h"
 
@@ -248,8 +249,12 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
                                 options.all_devices ? "--all-devices" : "--export", count),
                     "--out plan.json or job.toml");
   }
-  MixedPlanOptions mixed{
-      .job = options.job, .search = {}, .out = options.out, .json = options.json};
+  MixedPlanOptions mixed{.job = options.job,
+                         .search = {},
+                         .out = options.out,
+                         .report = options.report,
+                         .command = options.command,
+                         .json = options.json};
   mixed.search.objective = *from_name<search::Objective>(options.objective);
   mixed.search.top = options.top;
   mixed.search.threads = options.threads;
@@ -344,6 +349,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                     "--across");
   }
   if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
+  std::optional<AtomicFile> page = TRY(open_page(options.report, options.out));
   BestPlan found;
   {
     command::SearchBar bar;
@@ -363,14 +369,16 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
+  Value::Table answer = to_json(found, options, wall.count());
+  if (strands) answer.emplace_back("strands", strands_json(*strands));
+  if (page) TRY(page->write(plan_page(answer, open.job, best.job, options.command)));
   std::string written;
   if (!options.out.empty()) {
     written = TRY(write_layout(best.job, options.out, comment_of(best, options)));
   }
+  if (page) TRY(page->commit());
 
   if (options.json) {
-    Value::Table answer = to_json(found, options, wall.count());
-    if (strands) answer.emplace_back("strands", strands_json(*strands));
     if (!options.export_to.empty()) {
       Value::Array notes;
       for (const std::string& note : exported.notes) notes.push_back(note);
@@ -384,6 +392,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   print_text(out, open.job, found, options, wall.count());
   if (strands) print_strands(out, *strands, best.simulated);
   if (!written.empty()) out << written << "\n";
+  if (page) out << "wrote " << options.report << "\n";
   if (!options.export_to.empty()) {
     out << "\n# " << options.export_to << "\n" << exported.text;
     for (const std::string& note : exported.notes) out << "# note: " << note << "\n";
@@ -456,8 +465,12 @@ command::Command add_plan(CLI::App& app) {
   command::suggestions(words->add_option("--export", options->export_to,
                                          "print the best as options of this trainer"),
                        {"megatron", "torchtitan"});
+  command::add_report(words, options->report, "map, times, costs and reasons");
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return plan(*options, out); }};
+  return {words, [options, words](std::ostream& out) {
+            options->command = command::line_given(*words);
+            return plan(*options, out);
+          }};
 }
 
 }  // namespace tombolo::decide_commands

@@ -6,6 +6,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/decision_pages.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -184,10 +185,16 @@ Status select(const SelectCommandOptions& options, std::ostream& out) {
                                     chosen.microbatches - 1));
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  const Value::Table answer = to_json(job, found, wall.count());
+  command::OutputFiles files;
+  if (!options.report.empty())
+    TRY(files.add(options.report, select_page(answer, open.job, options.command)));
+  TRY(files.commit());
   if (options.json) {
-    command::print_json(out, to_json(job, found, wall.count()));
+    command::print_json(out, answer);
   } else {
     print_text(out, open.job.name, job, found, wall.count());
+    if (!options.report.empty()) out << "wrote " << options.report << "\n";
   }
   return {};
 }
@@ -205,8 +212,12 @@ command::Command add_select(CLI::App& app) {
                         "in which datacenters are filled; left out: [selection].order"),
       {"availability", "price", "distance", "file"});
   command::heading(words, command::kComesOut);
+  command::add_report(words, options->report, "map, times, costs and rows");
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return select(*options, out); }};
+  return {words, [options, words](std::ostream& out) {
+            options->command = command::line_given(*words);
+            return select(*options, out);
+          }};
 }
 
 }  // namespace tombolo::decide_commands

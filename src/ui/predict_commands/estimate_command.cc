@@ -6,9 +6,11 @@
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "ui/command/answer.h"
+#include "ui/command/output_files.h"
 #include "ui/command/stages.h"
 #include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
+#include "ui/predict_commands/prediction_pages.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -225,11 +227,17 @@ Status estimate(const EstimateOptions& options, std::ostream& out) {
   } else if (answer.law == cost::Law::kTombolo) {
     simulated = estimate::simulate_within(kSimulatedAtMost, job);
   }
+  const Value::Table figures = to_json(job, answer, simulated);
+  command::OutputFiles files;
+  if (!options.report.empty())
+    TRY(files.add(options.report, estimate_page(figures, job, options.command)));
+  TRY(files.commit());
   if (options.json) {
-    command::print_json(out, to_json(job, answer, simulated));
-  } else {
-    print_text(out, job, answer, simulated, by_default);
+    command::print_json(out, figures);
+    return {};
   }
+  print_text(out, job, answer, simulated, by_default);
+  if (!options.report.empty()) out << "wrote " << options.report << "\n";
   return {};
 }
 
@@ -244,8 +252,12 @@ command::Command add_estimate(CLI::App& app) {
   command::suggestions(words->add_option("--law", options->law, "by which law; left out: tombolo"),
                        {"tombolo", "rail-only"});
   command::heading(words, command::kComesOut);
+  command::add_report(words, options->report, "map, and where time, memory and money go");
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return estimate(*options, out); }};
+  return {words, [options, words](std::ostream& out) {
+            options->command = command::line_given(*words);
+            return estimate(*options, out);
+          }};
 }
 
 }  // namespace tombolo::predict_commands

@@ -7,8 +7,10 @@
 #include "predict/network/failure.h"
 #include "predict/network/grid_collective.h"
 #include "ui/command/answer.h"
+#include "ui/command/output_files.h"
 #include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
+#include "ui/predict_commands/prediction_pages.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -246,19 +248,8 @@ Value failures_json(const Question& q) {
   return rows;
 }
 
-}  // namespace
-
-Status fabric(const FabricOptions& options, std::ostream& out) {
-  const Question q = TRY(read_question(options));
-  const std::vector<std::string> remarks = notes(q, q.message || options.failures);
-  if (!options.json) {
-    print_parts(out, q);
-    for (const std::string& remark : remarks) out << "  note: " << remark << "\n";
-    if (q.message) print_collectives(out, q);
-    if (options.failures) print_failures(out, q);
-    if (q.job) print_priced_job(out, *q.job);
-    return {};
-  }
+Value::Table fabric_json(const Question& q, const FabricOptions& options,
+                         const std::vector<std::string>& remarks) {
   const FabricParts full = parts_of(Fabric::kRailOptimized, q.size, q.prices);
   const FabricParts rail = parts_of(Fabric::kRailOnly, q.size, q.prices);
   Value::Array remarks_json;
@@ -281,7 +272,29 @@ Status fabric(const FabricOptions& options, std::ostream& out) {
   if (q.message) answer.emplace_back("collectives", collectives_json(q));
   if (options.failures) answer.emplace_back("failures", failures_json(q));
   if (q.job) answer.emplace_back("job", priced_job_json(*q.job));
-  command::print_json(out, answer);
+  return answer;
+}
+
+}  // namespace
+
+Status fabric(const FabricOptions& options, std::ostream& out) {
+  const Question q = TRY(read_question(options));
+  const std::vector<std::string> remarks = notes(q, q.message || options.failures);
+  Value::Table answer;
+  if (options.json || !options.report.empty()) answer = fabric_json(q, options, remarks);
+  command::OutputFiles files;
+  if (!options.report.empty()) TRY(files.add(options.report, fabric_page(answer, options.command)));
+  TRY(files.commit());
+  if (options.json) {
+    command::print_json(out, answer);
+    return {};
+  }
+  print_parts(out, q);
+  for (const std::string& remark : remarks) out << "  note: " << remark << "\n";
+  if (q.message) print_collectives(out, q);
+  if (options.failures) print_failures(out, q);
+  if (q.job) print_priced_job(out, *q.job);
+  if (!options.report.empty()) out << "wrote " << options.report << "\n";
   return {};
 }
 
@@ -341,8 +354,12 @@ command::Command add_fabric(CLI::App& app) {
                  "the cluster's price of a device has a Clos in it")
       ->needs(job);
   command::heading(words, command::kComesOut);
+  command::add_report(words, options->report, "costs and times of each fabric");
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return fabric(*options, out); }};
+  return {words, [options, words](std::ostream& out) {
+            options->command = command::line_given(*words);
+            return fabric(*options, out);
+          }};
 }
 
 }  // namespace tombolo::predict_commands

@@ -47,7 +47,9 @@ command::Command add_simulate(CLI::App& app);
 
 struct EstimateOptions {
   std::string job;
-  std::string law;  // empty: the default (cost::find_law)
+  std::string law;      // empty: the default (cost::find_law)
+  std::string report;   // HTML page to write; empty: none
+  std::string command;  // what the page says made it
   bool json = false;
 };
 Status estimate(const EstimateOptions& options, std::ostream& out);
@@ -121,6 +123,8 @@ struct FabricOptions {
   std::string iteration;                // "12.5s", measured on full bisection, instead of a law
   double years = 3;                     // until the network is written off
   bool price_includes_network = false;  // the cluster's price of a device has a Clos in it
+  std::string report;                   // HTML page to write; empty: none
+  std::string command;                  // what the page says made it
   bool json = false;
 };
 Status fabric(const FabricOptions& options, std::ostream& out);
