@@ -63,11 +63,13 @@ class Pages(Case):
         self.assertEqual([way["way"] for way in ways], [bar["name"] for bar in bars])
         for way, bar in zip(ways, bars):
             self.assert_sums(bar["values"], way["iteration_s"])
-        self.assertEqual([(each["from_rate_factor"], each["way"]) for each in answer["by_wan_rate"]],
-                         [(each["from"], each["name"]) for each in page["ranges"][0]["ranges"]])
+        self.assertEqual(["wan_rate", "wan_latency"], [each["axis"] for each in answer["break_even"]])
+        for said, drawn in zip(answer["break_even"], page["ranges"]):
+            self.assertEqual([(each["from_factor"], each["way"]) for each in said["ranges"]],
+                             [(each["from"], each["name"]) for each in drawn["ranges"]])
+            for each in drawn["ranges"]:
+                self.assertEqual(each["name"], ways[each["row"] - 1]["way"])
         self.assertEqual((1, 1.25e8), (page["ranges"][0]["here"], page["ranges"][0]["one"]))  # 1 Gbps
-        for each in page["ranges"][0]["ranges"]:
-            self.assertEqual(each["name"], ways[each["row"] - 1]["way"])
         table = page["tables"][0]
         self.assertEqual(len(ways), len(table["rows"]))
         self.assertEqual("recommended", table["rows"][0][-1])

@@ -271,14 +271,14 @@ std::vector<SetSizes> passes_over(size_t datacenters) {
 class MixedSearch {
  public:
   MixedSearch(const MixedTask& task, const std::vector<MixedSetting>& settings)
-      : task_(task), settings_(settings), book_(task, settings), cut_(settings.size(), true) {}
+      : task_(task), settings_(settings), book_(task, settings), fates_(settings.size()) {}
 
   void run() {
     const std::vector<SetSizes> passes = passes_over(task_.open.job.cluster.datacenters.size());
     all_ = static_cast<int64_t>(passes.size() * settings_.size());
     for (const SetSizes sizes : passes) search(sizes, by_promise(task_, settings_, sizes));
     result.settings = std::ssize(settings_);
-    result.settings_cut = std::count(cut_.begin(), cut_.end(), true);
+    result.settings_cut = std::count(fates_.begin(), fates_.end(), Fate::kCut);
     if (!top.empty()) result.gap = std::max(0.0, 1 - not_looked_at_ / top.front().score);
   }
 
@@ -325,7 +325,10 @@ class MixedSearch {
   }
 
   void take(const Promise& promise, MixedFindings& found) {
-    if (!found.with.empty() || found.all.cut != promise.least) cut_[promise.setting] = false;
+    const bool is_cut = found.with.empty() && found.all.cut == promise.least;
+    Fate& fate = fates_[promise.setting];
+    if (promise.least < std::numeric_limits<double>::infinity() && fate != Fate::kSearched)
+      fate = is_cut ? Fate::kCut : Fate::kSearched;
     if (found.stopped) {
       result.stopped = true;
       not_looked_at_ = std::min(not_looked_at_, promise.least);
@@ -347,7 +350,7 @@ class MixedSearch {
       MixedFindings none;
       none.all.cut = promises[i].least;
       book_.add(promises[i].setting, none);
-      cut_[promises[i].setting] = false;
+      fates_[promises[i].setting] = Fate::kSearched;
       not_looked_at_ = std::min(not_looked_at_, promises[i].least);
     }
   }
@@ -355,7 +358,9 @@ class MixedSearch {
   const MixedTask& task_;
   const std::vector<MixedSetting>& settings_;
   MixedWhyNotBook book_;
-  std::vector<bool> cut_;  // settings, by bounds alone
+  // Of a setting: nothing fits, all that fits was cut by bounds, or some of it was searched.
+  enum class Fate { kDoesNotFit, kCut, kSearched };
+  std::vector<Fate> fates_;
   int64_t done_ = 0, all_ = 0;
   // The least that a plan may score of those that a stopped search left out.
   double not_looked_at_ = std::numeric_limits<double>::infinity();

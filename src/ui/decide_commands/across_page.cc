@@ -78,8 +78,8 @@ std::vector<PlannerRanges> way_ranges(const Value& answer, const Value::Array& w
         .title = axis_name(axis), .axis = axis_name(axis) + ", times that of the job", .here = 1.0};
     set_one(axis, cluster, ranges);
     for (const Value& entry : list_at(each, "ranges")) {
-      PlannerRange range{.name = text_at(entry, "way"),
-                         .from = number_at(entry, "from_factor").value_or(0)};
+      PlannerRange range{.from = number_at(entry, "from_factor").value_or(0),
+                         .name = text_at(entry, "way")};
       for (size_t i = 0; i < ways.size(); ++i) {
         if (text_at(ways[i], "way") == range.name) range.row = static_cast<int64_t>(i) + 1;
       }
