@@ -241,7 +241,9 @@ TEST(Ways, BreakEvenIsWhereTwoScoreAlike) {
     const auto found = ways(two("2 Gbps"), {.objective = objective, .layouts = kLayouts});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->break_even.size(), objective == Objective::kCost ? 4u : 2u);
-    for (const auto& [axis, of] : found->break_even) {
+    for (const BreakEven& each : found->break_even) {
+      const BreakEvenAxis axis = each.axis;
+      const std::vector<WayRange>& of = each.ranges;
       ASSERT_FALSE(of.empty());
       EXPECT_EQ(of.front().from, 0);
       for (size_t i = 1; i < of.size(); ++i) {
@@ -256,8 +258,8 @@ TEST(Ways, BreakEvenIsWhereTwoScoreAlike) {
               link.one_way_latency = link.one_way_latency * of[i].from;
             if (axis == BreakEvenAxis::kEgress) link.price = link.price * of[i].from;
           }
-          for (cluster::Datacenter& each : job.cluster.datacenters)
-            if (axis == BreakEvenAxis::kDevices) each.price = each.price * of[i].from;
+          for (cluster::Datacenter& place : job.cluster.datacenters)
+            if (axis == BreakEvenAxis::kDevices) place.price = place.price * of[i].from;
           const auto plan = cost::make_plan(job);
           way.iteration = seconds(*sim::iteration_time(*plan));
           way.cost = cost::worth_of(*plan, way.iteration).cost.total();

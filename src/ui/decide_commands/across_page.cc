@@ -96,18 +96,17 @@ PlannerChart ways_chart(const Value::Array& ways) {
   const char* cost = target ? "target_usd" : "usd_per_dense_step";
   const bool priced = std::any_of(
       ways.begin(), ways.end(), [&](const Value& way) { return number_at(way, cost).has_value(); });
-  PlannerChart chart{
-      .title = priced ? "Time against cost" : "Time against memory",
-      .x = {target ? "Time to the target" : "Time to what a dense iteration is worth",
-            PlannerKind::kTime},
-      .y = {!priced  ? "Memory of the fullest device"
-            : target ? "Cost to the target"
-                     : "Cost of what a dense iteration is worth",
-            priced ? PlannerKind::kMoney : PlannerKind::kBytes},
-      .points = {},
-      .note =
-          "Steps to the same loss are counted. Numbers are rows of the table; on "
-          "the dashed line, no other way is better in both."};
+  PlannerChart chart{.title = priced ? "Time against cost" : "Time against memory",
+                     .x = {target ? "Time to the target" : "Time of an iteration times its steps",
+                           PlannerKind::kTime},
+                     .y = {!priced  ? "Memory of a device"
+                           : target ? "Cost to the target"
+                                    : "Cost, times its steps",
+                           priced ? PlannerKind::kMoney : PlannerKind::kBytes},
+                     .points = {},
+                     .note =
+                         "Steps to the same loss are counted. Numbers are rows of the table; on "
+                         "the dashed line, no other way is better in both."};
   for (size_t i = 0; i < ways.size(); ++i) {
     const auto y = number_at(ways[i], priced ? cost : "memory_bytes");
     if (!y) continue;

@@ -112,7 +112,7 @@ PlannerChart layouts_chart(const Value::Array& top) {
   });
   PlannerChart chart{.title = priced ? "Time against cost" : "Time against memory",
                      .x = {"Iteration", PlannerKind::kTime},
-                     .y = {priced ? "Cost of an iteration" : "Memory of the fullest device",
+                     .y = {priced ? "Cost of an iteration" : "Memory of a device",
                            priced ? PlannerKind::kMoney : PlannerKind::kBytes},
                      .points = {},
                      .note =
