@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "base/random.h"
@@ -348,8 +349,8 @@ TEST(Ways, WhatDoesNotFitSaysWhy) {
   EXPECT_THAT(none.error().text(), HasSubstr("ashburn alone: nothing fits into h100-80g"));
 }
 
-// Every layout of a pipeline in one datacenter or repeated in both, with every recomputation, ZeRO 0 and
-// 1, and every setting of the grid; stages across are left to geo's own test by brute force.
+// Every layout of a pipeline in one datacenter or repeated in several, with every recomputation, ZeRO 0
+// and 1, and every setting of the grid; stages across are left to geo's own test by brute force.
 double best_by_force(const plan::OpenJob& open, search::Objective objective) {
   double best = INFINITY;
   const auto play = [&](plan::Job job) {
@@ -368,8 +369,10 @@ double best_by_force(const plan::OpenJob& open, search::Objective objective) {
     std::erase_if(job.cluster.datacenters, [&](const cluster::Datacenter& each) {
       return std::find(where.begin(), where.end(), each.name) == where.end();
     });
+    std::erase_if(job.cluster.wan, [&](const cluster::WanLink& link) {
+      return !job.cluster.find(link.between[0]) || !job.cluster.find(link.between[1]);
+    });
     if (where.size() == 1) {
-      job.cluster.wan.clear();
       play(job);
       return;
     }
@@ -386,6 +389,15 @@ double best_by_force(const plan::OpenJob& open, search::Objective objective) {
     }
   };
   const int64_t devices = open.job.cluster.datacenters[0].devices();
+  std::vector<std::vector<std::string>> subsets{{}};
+  for (const cluster::Datacenter& each : open.job.cluster.datacenters) {
+    const size_t before = subsets.size();
+    for (size_t i = 0; i < before; ++i) {
+      subsets.push_back(subsets[i]);
+      subsets.back().push_back(each.name);
+    }
+  }
+  subsets.erase(subsets.begin());
   for (int64_t tensor = 1; tensor <= devices; tensor *= 2) {
     for (int64_t pipeline = 1; tensor * pipeline <= devices; pipeline *= 2) {
       for (int64_t data = 1; tensor * pipeline * data <= devices; data *= 2) {
@@ -401,9 +413,7 @@ double best_by_force(const plan::OpenJob& open, search::Objective objective) {
               job.parallelism.data = data;
               job.parallelism.zero = zero;
               job.parallelism.sequence_parallel = tensor > 1;
-              for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{
-                       {"ashburn"}, {"dublin"}, {"ashburn", "dublin"}})
-                place(job, where);
+              for (const std::vector<std::string>& where : subsets) place(job, where);
             }
           }
         }
@@ -413,9 +423,26 @@ double best_by_force(const plan::OpenJob& open, search::Objective objective) {
   return best;
 }
 
+// A third datacenter, and its links to the others.
+std::string with_oslo(std::string text, const std::string& rate) {
+  const size_t first = text.find("[[cluster.datacenter]]");
+  const size_t second = text.find("[[cluster.datacenter]]", first + 1);
+  std::string oslo = text.substr(first, second - first);
+  oslo.replace(oslo.find("ashburn"), 7, "oslo");
+  text.insert(text.find("[[cluster.wan]]"), oslo);
+  for (const char* other : {"ashburn", "dublin"}) {
+    text += fmt::format(
+        "[[cluster.wan]]\nbetween = [\"oslo\", \"{}\"]\none_way_latency = \"20 ms\"\n"
+        "node_pair_limit = \"{}\"\nprice = \"0.02 USD/GB\"\n",
+        other, rate);
+  }
+  return text;
+}
+
 TEST(Ways, AreNoWorseThanBruteForce) {
   Random random(11);
-  for (int round = 0; round < 8; ++round) {
+  const int rounds = std::getenv("TOMBOLO_LONG") ? 20 : 10;
+  for (int round = 0; round < rounds; ++round) {
     const char* const devices[] = {"h100-80g", "a100-80g"};
     std::string text = two(fmt::format("{:.3g} Mbps", 30 * std::pow(1000, random.uniform())), 1, "",
                            devices[round % 2]);
@@ -423,6 +450,8 @@ TEST(Ways, AreNoWorseThanBruteForce) {
       for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
         text.replace(at, from.size(), to);
     };
+    if (round >= 8)
+      text = with_oslo(text, fmt::format("{:.3g} Mbps", 30 * std::pow(1000, random.uniform())));
     replace("devices_per_node = 8", "devices_per_node = 2");
     replace("hidden = 2048", round % 3 == 0 ? "hidden = 2048" : "hidden = 8192");
     replace("layers = 8", fmt::format("layers = {}", 2 * (1 + random.below(3))));
