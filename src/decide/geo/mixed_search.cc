@@ -59,12 +59,16 @@ StageRoom room_of(PricedSetting& priced, size_t z, int64_t after) {
           .decided = false};
 }
 
-// The bound of a set of datacenters, however they are ordered.
+enum class Using { kAll, kSomeTwo };
+
+// The bound of a set of datacenters, however they are ordered; by time also of all its subsets of two and
+// more: with all devices, as if there were one boundary.
 double set_bound(search::Objective objective, PricedSetting& priced,
-                 const cluster::Cluster& cluster, const std::vector<size_t>& set) {
+                 const cluster::Cluster& cluster, const std::vector<size_t>& set,
+                 Using what = Using::kAll) {
   std::vector<StageRoom> rooms;
   for (const size_t z : set) rooms.push_back(room_of(priced, z, 0));
-  PipelineNeeds needs = needs_of(priced, set);
+  PipelineNeeds needs = needs_of(priced, what == Using::kAll ? set : std::vector<size_t>{});
   // Each boundary between them is at least as long as the shortest. The ends of a tied embedding lie
   // in two of them, and send each other gradients for at least the time of the nearest two.
   Seconds tied{kInfinity};
@@ -82,45 +86,14 @@ double set_bound(search::Objective objective, PricedSetting& priced,
   }
   if (set.size() > 1) {
     if (least.transfer.value == kInfinity) return kInfinity;
-    const double boundaries = 2 * real(static_cast<int64_t>(set.size()) - 1);
+    const auto joined = what == Using::kAll ? static_cast<int64_t>(set.size()) : 2;
+    const double boundaries = 2 * real(joined - 1);
     needs.transfers = boundaries * least.transfer.value;
     needs.exposed = boundaries * least.exposed.value;
     needs.period_min = least.occupancy.value;
     needs.end_min = std::max(needs.end_min, tied.value);
   }
   return bound(objective, rooms, needs);
-}
-
-constexpr size_t kBoundedOneByOne = 6;  // of more datacenters there are too many sets
-
-// The time bound of all sets of two and more: all devices, as if there were one boundary.
-double bound_of_all(PricedSetting& priced, const cluster::Cluster& cluster) {
-  std::vector<size_t> usable;
-  for (size_t z = 0; z < cluster.datacenters.size(); ++z) {
-    if (priced.room(z) > 0) usable.push_back(z);
-  }
-  for (const uint64_t some : priced.setting().must_use) {
-    if (std::none_of(usable.begin(), usable.end(), [&](size_t z) { return some >> z & 1; }))
-      return kInfinity;
-  }
-  if (usable.size() < 2) return kInfinity;
-  std::vector<StageRoom> rooms;
-  PipelineNeeds needs{.layers = priced.layers(), .microbatches = priced.microbatches()};
-  needs.transfers = needs.exposed = needs.period_min = kInfinity;
-  for (const size_t z : usable) {
-    rooms.push_back(room_of(priced, z, 0));
-    for (const size_t other : usable) {
-      const cluster::WanLink* link =
-          z < other ? cluster.link(cluster.datacenters[z].name, cluster.datacenters[other].name)
-                    : nullptr;
-      if (!link) continue;
-      const cost::Hop hop = priced.wan(*link, z, other);
-      needs.transfers = std::min(needs.transfers, 2 * hop.transfer.value);
-      needs.exposed = std::min(needs.exposed, 2 * hop.exposed.value);
-      needs.period_min = std::min(needs.period_min, hop.occupancy.value);
-    }
-  }
-  return needs.transfers == kInfinity ? kInfinity : time_bound(rooms, needs);
 }
 
 class SettingSearch {
@@ -365,14 +338,17 @@ void MixedOutlook::merge(const MixedOutlook& other) {
   cut = std::min(cut, other.cut);
 }
 
+constexpr size_t kBoundedOneByOne =
+    64;  // sets; of more, those of seven datacenters and more, at once
+
 double setting_bound(const MixedTask& task, PricedSetting& priced, SetSizes sizes) {
   const cluster::Cluster& cluster = task.open.job.cluster;
+  const std::vector<uint64_t> sets = subsets(priced, cluster.datacenters.size(), sizes);
+  if (task.options.objective != search::Objective::kCost && sets.size() > kBoundedOneByOne)
+    return set_bound(task.options.objective, priced, cluster, members(sets.front()),
+                     Using::kSomeTwo);
   double least = kInfinity;
-  if (task.options.objective == search::Objective::kTime && sizes.least > 1 &&
-      cluster.datacenters.size() > kBoundedOneByOne) {
-    return bound_of_all(priced, cluster);
-  }
-  for (const uint64_t set : subsets(priced, cluster.datacenters.size(), sizes)) {
+  for (const uint64_t set : sets) {
     least = std::min(least, set_bound(task.options.objective, priced, cluster, members(set)));
   }
   return least;

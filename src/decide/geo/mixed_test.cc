@@ -375,6 +375,28 @@ TEST(Mixed, BoundsCutNoWinnerWithATiedEmbedding) {
   }
 }
 
+// Of seven datacenters sets are bounded together.
+TEST(Mixed, BoundsOfManyDatacentersCutNoWinner) {
+  const HandLaw law = law_with({1, 0.6, 0.8, 1.2, 0.5, 0.9, 0.7});
+  for (const double latency : {0.0005, 0.05, 1.0}) {
+    const plan::OpenJob open = job_over({{"fast", 1, 1, 1.5},
+                                         {"slow", 1, 1, 1},
+                                         {"slow", 1, 1, 1.2},
+                                         {"fast", 1, 1, 1.1},
+                                         {"fast", 1, 1, 1.3},
+                                         {"slow", 1, 1, 0.9},
+                                         {"fast", 1, 1, 1.4}},
+                                        latency, "micro_batch = 1\n[parallelism]\ndata = 1\n");
+    const auto found = search_mixed(open, law, {.top = 3});
+    const auto all = search_mixed(open, law, {.top = 3, .prune = false});
+    ASSERT_TRUE(found && all);
+    ASSERT_EQ(found->top.size(), all->top.size());
+    for (size_t i = 0; i < all->top.size(); ++i)
+      EXPECT_NEAR(found->top[i].score, all->top[i].score, 1e-9 * all->top[i].score) << i;
+    EXPECT_LT(found->evaluated, all->evaluated);
+  }
+}
+
 // Every second layer has experts, and takes another time than its neighbours.
 TEST(Mixed, EqualsBruteForceWhereKindsOfLayersTakeTurns) {
   for (const double odd : {0.3, 2.5}) {
