@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "predict/cost/batch_by_speed.h"
 #include "predict/cost/exchange_time.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/worth.h"
@@ -12,34 +13,22 @@
 namespace tombolo::across {
 namespace {
 
-// The slowest rank's passes of all microbatches, and the others' of one, of which virtual stages leave
-// their share (docs/laws/interleaved.md).
+// 1F1B; of the way there and back virtual stages leave their share (docs/laws/interleaved.md).
 Seconds pipeline_time(const plan::Plan& plan, int32_t replica) {
-  std::vector<Seconds> ranks(static_cast<size_t>(plan.parallelism.pipeline));
-  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
-    const plan::StageCost& cost = plan.cost_on(plan.rank_of(s, replica), s);
-    ranks[static_cast<size_t>(plan.position_of(s))] +=
-        cost.forward + cost.backward + cost.recompute;
-  }
-  Seconds sum, slowest;
-  for (const Seconds each : ranks) {
-    sum += each;
-    slowest = std::max(slowest, each);
-  }
-  return slowest * real(plan.microbatches_of(replica)) +
-         (sum - slowest) / real(plan.parallelism.virtual_stages);
+  const cost::Pace pace = cost::pace_of(plan, replica);
+  return pace.next * real(plan.microbatches_of(replica)) +
+         (pace.first - pace.next) / real(plan.parallelism.virtual_stages);
 }
 
 Seconds iteration_of(const plan::Plan& plan) {
   Seconds longest;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica)
     longest = std::max(longest, pipeline_time(plan, replica));
-  if (!plan.exchange) return longest;
+  if (!plan.exchange || plan.exchange->mode != plan::ExchangeMode::kDense) return longest;
   const auto most = std::max_element(
       plan.stages.begin(), plan.stages.end(),
       [](const plan::Stage& a, const plan::Stage& b) { return a.gradients < b.gradients; });
-  const Seconds sum = cost::exchange_alone(plan, static_cast<int32_t>(most - plan.stages.begin()));
-  return longest + sum / real(plan.exchange->is_local() ? plan.exchange->steps_in_use() : 1);
+  return longest + cost::exchange_alone(plan, static_cast<int32_t>(most - plan.stages.begin()));
 }
 
 }  // namespace
@@ -72,7 +61,7 @@ std::vector<size_t> Contest::next() {
   std::vector<size_t> out;
   for (auto& [name, each] : by_name_) {
     if (each.waiting.empty()) continue;
-    if (promises_[each.waiting.back()].score > each.best * (1 + kClosedFormOff)) {
+    if (promises_[each.waiting.back()].score > each.to_beat * (1 + kClosedFormOff)) {
       left_out_ += std::ssize(each.waiting);
       each.waiting.clear();
       continue;
@@ -84,8 +73,10 @@ std::vector<size_t> Contest::next() {
 }
 
 void Contest::take(size_t which, double score) {
-  double& best = by_name_[names_[which]].best;
-  best = std::min(best, score);
+  Name& name = by_name_[names_[which]];
+  if (score > name.best) return;
+  name.best = score;
+  name.to_beat = std::max(score, promises_[which].score);
 }
 
 }  // namespace tombolo::across

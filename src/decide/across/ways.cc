@@ -339,8 +339,10 @@ class Search {
                     .finals = {},
                     .progress = {},
                     .stop = options_.stop_stages ? options_.stop_stages : options_.stop});
+      const bool ended =
+          found ? found->stopped : found.error().code == ErrorCode::kFailed;  // with none so far
+      ways_.stages_stopped = ways_.stages_stopped || ended;
       if (!found) return miss(name, found.error());
-      ways_.stages_stopped = ways_.stages_stopped || found->stopped;
       int added = 0;
       for (const geo::MixedPlan& plan : found->top) {
         std::set<std::string> used;
@@ -360,6 +362,7 @@ class Search {
                                  const Exchange& exchange) const {
     std::vector<char> fits(jobs.size());
     parallel_for(jobs.size(), options_.threads, [&](size_t i) {
+      if (options_.stop && options_.stop()) return;
       plan::Job job = jobs[i];
       job.exchange = exchange;
       const auto plan = cost::make_plan(job);
@@ -430,18 +433,17 @@ class Search {
       for (const cluster::Datacenter& each : part.datacenters) names.push_back(each.name);
       std::sort(names.begin(), names.end());
       if (stopped()) return;
-      std::vector<plan::Job> jobs = jobs_of(subset, part);
-      const std::vector<plan::Job> all = std::move(jobs);
+      const std::vector<plan::Job> all = jobs_of(subset, part);
       for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
         if (exchange.is_local() != local) continue;
-        jobs = local ? best_of(fitting(all, exchange), names) : all;
         const std::string name = "gradients across, " + exchange_text(exchange);
         if (!joined) {
           misses_.try_emplace(
               name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));
           continue;
         }
-        if (jobs.empty()) misses_.try_emplace(name, why_no_pipeline());
+        if (all.empty()) misses_.try_emplace(name, why_no_pipeline());
+        const std::vector<plan::Job> jobs = local ? best_of(fitting(all, exchange), names) : all;
         for (plan::Job job : jobs) {
           job.exchange = exchange;
           add(WayKind::kHomes, name, std::move(job));
@@ -458,7 +460,7 @@ class Search {
     std::vector<size_t> all(candidates_.size());
     std::iota(all.begin(), all.end(), size_t{0});
     done_ = 0;
-    if (passes <= kSimulateAll.value * sim::kPassesPerSecond) {
+    if (passes <= options_.simulate_all.value * sim::kPassesPerSecond) {
       simulate(all);
     } else {
       std::vector<std::string> names;
@@ -488,6 +490,7 @@ class Search {
       } else if (!*promises[i]) {
         miss(candidates_[i].name, promises[i]->error());
       } else if (const double passes = (*promises[i])->passes; passes > kMostPasses) {
+        too_large_ = true;
         misses_.try_emplace(
             candidates_[i].name,
             fmt::format(
@@ -542,6 +545,12 @@ class Search {
                                                                       : way.iteration.value;
   }
 
+  bool names_egress() const {
+    const auto& wan = open_.job.cluster.wan;
+    return std::any_of(wan.begin(), wan.end(),
+                       [](const cluster::WanLink& link) { return link.price.value > 0; });
+  }
+
   void find_break_even() {
     if (!options_.break_even || !ways_.ways.front().within || open_.job.cluster.wan.empty()) return;
     double passes = 0;
@@ -554,6 +563,7 @@ class Search {
     for (const auto& [axis, name] : enum_names(BreakEvenAxis{})) {
       const bool is_price = axis == BreakEvenAxis::kEgress || axis == BreakEvenAxis::kDevices;
       if (is_price && !by_cost) continue;
+      if (axis == BreakEvenAxis::kEgress && !names_egress()) continue;
       BreakEven found{axis, break_even(ways_.ways, axis, options_)};
       ways_.stopped = ways_.stopped || found.ranges.empty();
       if (!found.ranges.empty()) ways_.break_even.push_back(std::move(found));
@@ -577,9 +587,14 @@ class Search {
     if (ways_.stopped)
       return failed(open_.job.file + ": stopped before a way was simulated",
                     "a longer --time-limit");
-    std::string text = open_.job.file + ": there is no way to train this job";
+    std::string text = open_.job.file + (too_large_ ? ": no way that is small enough to simulate"
+                                                    : ": there is no way to train this job");
     for (const NoWay& each : ways_.no_ways)
       text += fmt::format("\n  {}: {}", each.name, each.reason);
+    if (too_large_)
+      return failed(text,
+                    "tombolo plan, which compares stages across and single datacenters by a "
+                    "closed form; or --objective time, which takes fewer microbatches each");
     return infeasible(text, "more devices, or devices with more memory");
   }
 
@@ -599,6 +614,7 @@ class Search {
   std::vector<Way> played_;
   std::map<std::string, std::string> misses_;
   std::set<std::string> did_not_fit_;  // of these, the reason is that of the first that did not fit
+  bool too_large_ = false;             // to be simulated: some layout
   Ways ways_;
 };
 

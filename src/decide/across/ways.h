@@ -106,14 +106,17 @@ struct WayLimits {
   std::optional<Dollars> cost_per_step;  // a way without a price is beyond
 };
 
+inline constexpr Seconds kSimulateAll{20};
+
 struct WaysOptions {
   search::Objective objective = search::Objective::kTime;
   WayLimits limits;
   int threads = 1;
-  bool count_steps = true;           // false: all modes need as many
-  std::vector<int64_t> local_steps;  // between outer steps, beside 30
-  int layouts = 6;                   // of each datacenter, of stages across, repeated in others
-  bool break_even = true;            // find `break_even`
+  bool count_steps = true;              // false: all modes need as many
+  std::vector<int64_t> local_steps;     // between outer steps, beside 30
+  int layouts = 6;                      // of each datacenter, of stages across, repeated in others
+  bool break_even = true;               // find `break_even`
+  Seconds simulate_all = kSimulateAll;  // of a core; what takes longer is a contest
   std::function<void(int64_t done, int64_t all)> progress;
   // Asked by all threads now and then: true ends the search with what there is.
   std::function<bool()> stop;
@@ -134,7 +137,7 @@ struct Ways {
 };
 
 // Unusable: no model, what all searches refuse. Infeasible: there is no way, with the closest miss of
-// each. Failed: stopped before there was one. Where no way is within the limits, the first is not.
+// each. Failed: stopped before there was one, or all are too large to simulate. Where no way is within the limits, the first is not.
 Result<Ways> ways_across(const plan::OpenJob& open, const WaysOptions& options);
 
 // The settings that are tried: the job's own first, where it has any.
@@ -145,7 +148,6 @@ std::string exchange_text(const plan::Exchange& exchange);
 
 inline constexpr size_t kSubsetsOf = 4;
 inline constexpr double kTie = 0.005;
-inline constexpr Seconds kSimulateAll{20};
 inline constexpr size_t kLocalLayouts = 2;
 
 }  // namespace tombolo::across

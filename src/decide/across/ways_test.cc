@@ -289,6 +289,59 @@ TEST(Contest, LeavesOutWhatIsFarBehind) {
   EXPECT_EQ(contest.left_out(), 1);
 }
 
+// Promises that are all too long by as much say nothing of who is ahead.
+TEST(Contest, KeepsWhatIsNearTheBestByItsPromise) {
+  Contest contest({"a", "a", "a"}, {{10, 1}, {11, 1}, {13, 1}});
+  EXPECT_EQ(contest.next(), std::vector<size_t>{0});
+  contest.take(0, 4);
+  EXPECT_EQ(contest.next(), std::vector<size_t>{1});
+  contest.take(1, 5);
+  EXPECT_TRUE(contest.next().empty());
+  EXPECT_EQ(contest.left_out(), 1);
+}
+
+TEST(Ways, LeavingOutLosesNothing) {
+  int64_t left_out = 0;
+  for (const char* rate : {"100 Mbps", "2 Gbps"}) {
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      WaysOptions options{.objective = objective, .break_even = false};
+      const auto all = ways(two(rate, 1, "", "a100-80g"), options);
+      options.simulate_all = Seconds{0};
+      const auto some = ways(two(rate, 1, "", "a100-80g"), options);
+      ASSERT_TRUE(all && some);
+      EXPECT_EQ(all->left_out, 0);
+      left_out += some->left_out;
+      for (const Way& way : all->ways) {
+        const Way* same = find(*some, way.name);
+        ASSERT_TRUE(same) << way.name;
+        EXPECT_LE(score(*same, objective), score(way, objective) * (1 + kTie))
+            << rate << ", " << to_name(objective) << ": " << way.name;
+      }
+    }
+  }
+  EXPECT_GT(left_out, 0);
+}
+
+TEST(Ways, StagesMayEndEarlierThanTheRest) {
+  WaysOptions options{.layouts = kLayouts, .break_even = false};
+  options.stop_stages = [] { return true; };
+  const auto found = ways(two("10 Gbps"), options);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_TRUE(found->stages_stopped);
+  EXPECT_FALSE(found->stopped);
+  EXPECT_TRUE(find(*found, "gradients across, dense"));
+}
+
+TEST(Ways, TooLargeToSimulateIsNotTooLargeToTrain) {
+  std::string text = two("10 Gbps", 1, "[parallelism]\npipeline = 8\n");
+  text.replace(text.find("global_batch = 16"), 17, "global_batch = 1048576");
+  text.replace(text.find("[training]"), 10, "[training]\nmicro_batch = 1");
+  const auto found = ways(text);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kFailed);
+  EXPECT_THAT(found.error().text(), HasSubstr("million passes of a microbatch to simulate"));
+}
+
 TEST(Ways, TheNumberOfThreadsChangesNothing) {
   const auto one = ways(two("10 Gbps"), {.threads = 1, .layouts = kLayouts});
   const auto three = ways(two("10 Gbps"), {.threads = 3, .layouts = kLayouts});
@@ -441,7 +494,7 @@ std::string with_oslo(std::string text, const std::string& rate) {
 
 TEST(Ways, AreNoWorseThanBruteForce) {
   Random random(11);
-  const int rounds = std::getenv("TOMBOLO_LONG") ? 20 : 10;
+  const int rounds = std::getenv("TOMBOLO_LONG") ? 30 : 10;
   for (int round = 0; round < rounds; ++round) {
     const char* const devices[] = {"h100-80g", "a100-80g"};
     std::string text = two(fmt::format("{:.3g} Mbps", 30 * std::pow(1000, random.uniform())), 1, "",
@@ -452,7 +505,8 @@ TEST(Ways, AreNoWorseThanBruteForce) {
     };
     if (round >= 8)
       text = with_oslo(text, fmt::format("{:.3g} Mbps", 30 * std::pow(1000, random.uniform())));
-    replace("devices_per_node = 8", "devices_per_node = 2");
+    const bool twelve = round >= 20;
+    replace("devices_per_node = 8", twelve ? "devices_per_node = 4" : "devices_per_node = 2");
     replace("hidden = 2048", round % 3 == 0 ? "hidden = 2048" : "hidden = 8192");
     replace("layers = 8", fmt::format("layers = {}", 2 * (1 + random.below(3))));
     replace("sequence = 2048", "sequence = 8192");
@@ -467,8 +521,12 @@ TEST(Ways, AreNoWorseThanBruteForce) {
           objective == search::Objective::kCost ? best.cost->value : best.iteration.value;
       const double forced = best_by_force(*open, objective);
       ASSERT_LT(forced, INFINITY);
-      EXPECT_LE(score, forced * (1 + kTie)) << "round " << round << ", " << to_name(objective)
-                                            << ": " << best.name << ", " << best.layout;
+      // Layouts are chosen by their time in one datacenter: of more devices the best may not be among them.
+      const double above = twelve ? 0.11 : kTie;
+      if (score > forced * (1 + kTie))
+        fmt::print("round {}: {:.1f} % above\n", round, 100 * (score / forced - 1));
+      EXPECT_LE(score, forced * (1 + above)) << "round " << round << ", " << to_name(objective)
+                                             << ": " << best.name << ", " << best.layout;
     }
   }
 }

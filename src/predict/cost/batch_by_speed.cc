@@ -10,9 +10,6 @@
 #include "predict/cost/stage_laws.h"
 
 namespace tombolo::cost {
-namespace {
-
-// Chunks of a rank come one after the other, so a position counts with all of them.
 Pace pace_of(const plan::Plan& plan, int32_t replica) {
   std::vector<StagePass> positions(static_cast<size_t>(plan.parallelism.pipeline));
   for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
@@ -28,8 +25,6 @@ Pace pace_of(const plan::Plan& plan, int32_t replica) {
   }
   return {round_trip(positions, hops), period(positions, hops)};
 }
-
-}  // namespace
 
 std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches) {
   CHECK(!paces.empty() && microbatches >= std::ssize(paces), "{} microbatches for {} pipelines",

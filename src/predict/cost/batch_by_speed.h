@@ -13,6 +13,7 @@
 #include "predict/cost/mixed_pipeline.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/job.h"
+#include "spec/plan/plan.h"
 
 namespace tombolo::cost {
 
@@ -21,6 +22,9 @@ struct Pace {
   Seconds first;  // one microbatch there and back
   Seconds next;   // each further one
 };
+
+// By the costs of the Plan. Chunks of a rank come one after the other, so a position counts with all of them.
+Pace pace_of(const plan::Plan& plan, int32_t replica);
 
 // So many microbatches among these pipelines, at least one each. CHECKs that there are as many.
 // Cost: a hundred passes over the pipelines.
