@@ -490,7 +490,7 @@ class Search {
       } else if (!*promises[i]) {
         miss(candidates_[i].name, promises[i]->error());
       } else if (const double passes = (*promises[i])->passes; passes > kMostPasses) {
-        too_large_ = true;
+        ++ways_.too_large;
         misses_.try_emplace(
             candidates_[i].name,
             fmt::format(
@@ -587,11 +587,12 @@ class Search {
     if (ways_.stopped)
       return failed(open_.job.file + ": stopped before a way was simulated",
                     "a longer --time-limit");
-    std::string text = open_.job.file + (too_large_ ? ": no way that is small enough to simulate"
-                                                    : ": there is no way to train this job");
+    std::string text =
+        open_.job.file + (ways_.too_large > 0 ? ": no way that is small enough to simulate"
+                                              : ": there is no way to train this job");
     for (const NoWay& each : ways_.no_ways)
       text += fmt::format("\n  {}: {}", each.name, each.reason);
-    if (too_large_)
+    if (ways_.too_large > 0)
       return failed(text,
                     "tombolo plan, which compares stages across and single datacenters by a "
                     "closed form; or --objective time, which takes fewer microbatches each");
@@ -599,7 +600,7 @@ class Search {
   }
 
   // A simulation takes 2.5 kB for each pass.
-  static constexpr double kLargePasses = 200'000, kMostPasses = 400'000;
+  static constexpr double kLargePasses = 200'000;
 
   // Of the plans with stages, so many are looked at for some that lie in several datacenters.
   static constexpr std::array<int, 2> kMixedTops{40, 2000};
@@ -614,7 +615,6 @@ class Search {
   std::vector<Way> played_;
   std::map<std::string, std::string> misses_;
   std::set<std::string> did_not_fit_;  // of these, the reason is that of the first that did not fit
-  bool too_large_ = false;             // to be simulated: some layout
   Ways ways_;
 };
 

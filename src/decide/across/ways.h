@@ -17,7 +17,7 @@
 // steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes,
 // and as many that are best in a datacenter alone.
 // Stages in different datacenters are searched in the same subsets, each on its own; of more than
-// kSubsetsOf datacenters in all of them at once. Layouts of more than 400,000 passes (a microbatch through
+// kSubsetsOf datacenters in all of them at once. Layouts of more than kMostPasses (a microbatch through
 // a stage, in all iterations that a mode wants played) are not compared: local steps of large jobs.
 //
 // Small jobs are held against brute force (ways_test.cc).
@@ -132,6 +132,7 @@ struct Ways {
   std::vector<BreakEven> break_even;
   int64_t simulated = 0;
   int64_t left_out = 0;         // layouts that were not, being far behind by the closed form
+  int64_t too_large = 0;        // layouts that were not, of more than kMostPasses
   bool stopped = false;         // before all was compared
   bool stages_stopped = false;  // a search of stages across, with the best so far
 };
@@ -148,6 +149,7 @@ std::string exchange_text(const plan::Exchange& exchange);
 
 inline constexpr size_t kSubsetsOf = 4;
 inline constexpr double kTie = 0.005;
+inline constexpr double kMostPasses = 400'000;  // a simulation takes 2.5 kB for each
 inline constexpr size_t kLocalLayouts = 2;
 
 }  // namespace tombolo::across

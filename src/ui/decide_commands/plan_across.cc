@@ -210,6 +210,11 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
   if (found.left_out > 0)
     out << fmt::format("  {} more than {:.0f} % behind by the closed form were not\n",
                        found.left_out, 100 * across::kClosedFormOff);
+  if (found.too_large > 0)
+    out << fmt::format(
+        "  {} of more than {} passes of a microbatch were not: a simulation takes too much "
+        "memory\n",
+        found.too_large, across::kMostPasses);
   if (found.stopped) out << "  stopped before all ways were compared\n";
   if (found.stages_stopped && !found.stopped)
     out << "  the search of stages across ended at a third of the time limit, with the best so "
@@ -264,6 +269,7 @@ Value::Table to_json(const Ways& found, const PlanCommandOptions& options, doubl
           {"break_even", break_even},
           {"simulated", found.simulated},
           {"left_out", found.left_out},
+          {"too_large", found.too_large},
           {"stopped", found.stopped || found.stages_stopped},
           {"wall_s", wall}};
 }
