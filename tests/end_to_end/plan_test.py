@@ -243,6 +243,18 @@ class Across(Case):
             steps = 1e9 / (16 * 128)
             self.assertAlmostEqual(way["target_s"] / (steps * way["iteration_s"] * way["steps_factor"]), 1, places=9)
 
+    def test_a_memory_margin_stays_free(self):
+        whole = self.json("plan", EXAMPLE, "--top", "1")
+        margin = self.json("plan", EXAMPLE, "--top", "1", "--memory-margin", "0.3", "--out", "margin.toml")
+        self.assertAlmostEqual(margin["device_bytes"], 0.7 * whole["device_bytes"], delta=1)
+        self.assertGreater(whole["best"]["memory_bytes"], margin["device_bytes"])
+        self.assertLessEqual(margin["best"]["memory_bytes"], margin["device_bytes"])
+        self.assertGreaterEqual(margin["best"]["iteration_s"], whole["best"]["iteration_s"])
+        self.ok("simulate", "margin.toml")  # in as much memory
+        apart = self.json("plan", self.REPLICAS, "--across", "--memory-margin", "0.6", "--out", "apart.toml")
+        self.assertEqual(self.json("simulate", "apart.toml")["iteration_ns"], round(apart["best"]["iteration_s"] * 1e9))
+        self.refused(2, ["--memory-margin"], "plan", EXAMPLE, "--memory-margin", "1")
+
     def test_ctrl_c_and_a_limit_answer_with_what_there_is(self):
         search = ["plan", self.FIVE_ZONES, "--objective", "cost", "--no-pruning", "--json"]
         program = subprocess.Popen([str(word) for word in [BUILD / "tombolo", *search]], cwd=self.folder, text=True,

@@ -28,6 +28,7 @@ struct PlanCommandOptions {
   int threads = 0;                                  // 0: as many as the machine has
   bool all_devices = false;                         // none may stay idle
   bool no_pruning = false;                          // evaluate every configuration
+  double memory_margin = 0;                         // of each device's memory, left free
   std::string out;                   // plan.json or job.toml of the best; empty: none
   std::string export_to;             // megatron or torchtitan; empty: neither
   bool across = false;               // compare the ways over several datacenters

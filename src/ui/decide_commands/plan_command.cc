@@ -329,7 +329,9 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                     "tombolo convert {0} --to megatron for other programs",
                     options.job));
   }
-  const plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
+  plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
+  for (cluster::Datacenter& each : open.job.cluster.datacenters)
+    each.device.memory = each.device.memory * (1 - options.memory_margin);
   if (options.tokens <= 0 && (options.deadline.value > 0 || options.budget.value > 0))
     return unusable("--deadline and --budget are to a target, which is not said",
                     "--across --tokens 2e12");
@@ -415,6 +417,11 @@ command::Command add_plan(CLI::App& app) {
   words->add_flag("--all-devices", options->all_devices, "let no device stay idle");
   words->add_flag("--no-pruning", options->no_pruning,
                   "evaluate every configuration: slower, the same answer");
+  words
+      ->add_option("--memory-margin", options->memory_margin,
+                   "what part of each device's memory stays free, as 0.05: devices count as so "
+                   "much smaller, in what --out writes too")
+      ->check(CLI::Range(0.0, 0.9));
   command::add_time(words, "--simulate-for", options->simulate_for,
                     "core time for simulating the last candidates; 0: rank by the closed form", 0_s,
                     86'400_s);
