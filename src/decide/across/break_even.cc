@@ -18,7 +18,7 @@ namespace tombolo::across {
 namespace {
 
 constexpr double kStep = 8, kNear = 1.05, kFlat = 1.002;
-constexpr size_t kAtOnce = 4;  // ways that are played before bounds are asked again
+constexpr size_t kAtOnce = 2;  // ways that are played before bounds are asked again
 
 // A factor here is of how good it is: a rate, or one over a latency or a price.
 class Winners {
@@ -88,32 +88,65 @@ class Winners {
     return worse < better * kFlat && better < worse * kFlat ? &above->second : nullptr;
   }
 
+  // What a way scores at least, and what decides a tie at least: as at the next better factor played.
+  std::pair<double, double> bounds(size_t way, double factor) const {
+    const auto above = played_[way].lower_bound(factor);
+    if (above == played_[way].end()) return {0, 0};
+    return {score(above->second, options_.objective),
+            other_score(above->second, options_.objective)};
+  }
+
+  // Of the ways played at a factor: the least score, and the winner by what decides the tie, then by score.
+  struct Lead {
+    double least = INFINITY;
+    std::pair<double, double> winner{INFINITY, INFINITY};
+
+    Lead(const std::vector<Way>& ways, search::Objective objective) {
+      for (const Way& way : ways)
+        if (way.within) least = std::min(least, score(way, objective));
+      for (const Way& way : ways) {
+        if (way.within && score(way, objective) <= most())
+          winner = std::min(winner, {other_score(way, objective), score(way, objective)});
+      }
+    }
+    double most() const { return least * (1 + kTie); }
+    // Nor do those behind it, whose bounds are no lower.
+    bool is_out_of_reach(double bound) const { return bound > most(); }
+    // Behind the least, it only wins a tie.
+    bool loses(std::pair<double, double> bounds) const {
+      return bounds.first > least && std::pair(bounds.second, bounds.first) > winner;
+    }
+  };
+
   // Who wins there; "" where none is within the limits.
   std::string winner(double factor) {
     std::vector<size_t> order(ways_.size());
     std::iota(order.begin(), order.end(), 0);
-    const auto bound = [&](size_t way) {
-      const auto above = played_[way].lower_bound(factor);
-      return above == played_[way].end() ? 0.0 : score(above->second, options_.objective);
-    };
     std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return bound(a) < bound(b); });
+                     [&](size_t a, size_t b) { return bounds(a, factor) < bounds(b, factor); });
     std::vector<Way> all;
-    double best = INFINITY;  // of those within the limits
-    for (size_t begin = 0; begin < order.size(); begin += kAtOnce) {
-      if (bound(order[begin]) > best * (1 + kTie)) break;
-      std::vector<Way> here(std::min(kAtOnce, order.size() - begin));
+    for (auto next = order.begin(); next != order.end();) {
+      const Lead lead(all, options_.objective);
+      std::vector<size_t> here;
+      for (; next != order.end() && here.size() < kAtOnce; ++next) {
+        const auto at_least = bounds(*next, factor);
+        if (lead.is_out_of_reach(at_least.first)) {
+          next = order.end();
+          break;
+        }
+        if (!lead.loses(at_least)) here.push_back(*next);
+      }
+      std::vector<Way> played(here.size());
       parallel_for(here.size(), options_.threads, [&](size_t i) {
-        const size_t which = order[begin + i];
+        const size_t which = here[i];
         const bool alone = ways_[which].kind == WayKind::kAlone && axis_ != BreakEvenAxis::kDevices;
         const bool same = alone || factor == 1;
         const Way* known = same ? &ways_[which] : between(which, factor);
-        here[i] = known ? *known : at(ways_[which], factor);
+        played[i] = known ? *known : at(ways_[which], factor);
       });
       for (size_t i = 0; i < here.size(); ++i) {
-        if (here[i].within) best = std::min(best, score(here[i], options_.objective));
-        played_[order[begin + i]].insert_or_assign(factor, here[i]);
-        all.push_back(std::move(here[i]));
+        played_[here[i]].insert_or_assign(factor, played[i]);
+        all.push_back(std::move(played[i]));
       }
     }
     put_in_order(all, options_.objective);

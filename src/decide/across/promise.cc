@@ -25,10 +25,7 @@ Seconds iteration_of(const plan::Plan& plan) {
   for (int32_t replica = 0; replica < plan.replicas(); ++replica)
     longest = std::max(longest, pipeline_time(plan, replica));
   if (!plan.exchange || plan.exchange->mode != plan::ExchangeMode::kDense) return longest;
-  const auto most = std::max_element(
-      plan.stages.begin(), plan.stages.end(),
-      [](const plan::Stage& a, const plan::Stage& b) { return a.gradients < b.gradients; });
-  return longest + cost::exchange_alone(plan, static_cast<int32_t>(most - plan.stages.begin()));
+  return longest + cost::exchange_of_all(plan);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Promise {
   double passes = 0;  // what a simulation takes (sim::passes_of)
 };
 
-// Of whole pipelines: 1F1B in the slowest of them (cost::pace_of), and dense gradients on their way alone
+// Of whole pipelines: 1F1B in the slowest of them (cost::pace_of), and dense gradients of all stages
 // behind it. What other modes send may hide, so that they promise too much, and fewer are left out.
 // `closed_form` is the iteration, where a search has said it. As make_plan() fails.
 Result<Promise> promise_of(const plan::Job& job, std::optional<Seconds> closed_form,

@@ -24,15 +24,10 @@ bool is_within(const Way& way, const WayLimits& limits) {
          (!limits.cost_per_step || cost <= limits.cost_per_step->value);
 }
 
-namespace {
-
-// What decides between ways that score alike.
 double other_score(const Way& way, search::Objective objective) {
   return score(way, objective == search::Objective::kCost ? search::Objective::kTime
                                                           : search::Objective::kCost);
 }
-
-}  // namespace
 
 void put_in_order(std::vector<Way>& ways, search::Objective objective) {
   const auto by = [](const auto& key) {

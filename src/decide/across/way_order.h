@@ -9,6 +9,8 @@ namespace tombolo::across {
 
 // Seconds, or USD, of what a dense iteration is worth; infinite where there is no price.
 double score(const Way& way, search::Objective objective);
+// What decides between ways that score alike: the cost, or by cost the time.
+double other_score(const Way& way, search::Objective objective);
 
 bool is_within(const Way& way, const WayLimits& limits);
 

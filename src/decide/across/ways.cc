@@ -41,47 +41,6 @@ struct Candidate {
   std::optional<Seconds> closed_form;  // where a search has said it
 };
 
-Result<Way> simulated(const Candidate& candidate, const WaysOptions& options) {
-  const plan::Plan plan = TRY(cost::make_plan(candidate.job));
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
-  TRY(schedule::check_memory(plan, schedule));
-  Way way{.kind = candidate.kind, .name = candidate.name, .job = candidate.job};
-  way.job.parallelism.microbatches_per_replica = plan.parallelism.microbatches_per_replica;
-  way.job.parallelism.microbatches_by_speed = false;
-  way.iteration = seconds(TRY(sim::iteration_time(plan)));
-  way.devices = plan.devices();
-  const cost::Worth worth = cost::worth_of(plan, way.iteration);
-  way.tokens_per_s = worth.tokens_per_s;
-  way.mfu = worth.mfu;
-  way.cost = worth.cost.total();
-  for (const ledger::WanFlow& flow : worth.ledger.wan()) way.across = way.across + flow.bytes();
-  way.memory = cost::memory_peak(plan, schedule::peak_memory(plan, schedule)).bytes;
-  std::map<std::string, int64_t> where;
-  for (const layout::Placement& rank : plan.ranks) where[rank.datacenter] += rank.shards;
-  std::vector<std::string> places;
-  for (const auto& [name, count] : where) {
-    way.datacenters.push_back(name);
-    places.push_back(fmt::format("{} {}", name, count));
-  }
-  const layout::Parallelism& p = way.job.parallelism;
-  way.layout = fmt::format("{}: tensor {}, pipeline {}, data {}", fmt::join(places, ", "), p.tensor,
-                           p.pipeline, p.data);
-  if (p.context > 1) way.layout += fmt::format(", context {}", p.context);
-  if (p.expert > 1) way.layout += fmt::format(", expert {}", p.expert);
-  if (p.virtual_stages > 1) way.layout += fmt::format(", virtual stages {}", p.virtual_stages);
-  if (p.zero > 0) way.layout += fmt::format(", zero {}", p.zero);
-  const model::Recompute recompute = plan.training.recompute;
-  if (recompute != model::Recompute::kNone)
-    way.layout += fmt::format(", recompute {}", to_name(recompute));
-  way.layout += fmt::format("; microbatches of {}", plan.training.micro_batch);
-  if (candidate.kind == WayKind::kHomes && options.count_steps && way.job.exchange) {
-    way.steps = steps_factor(*way.job.exchange, std::ssize(way.datacenters),
-                             model::parameters(*way.job.model));
-  }
-  way.within = is_within(way, options.limits);
-  return way;
-}
-
 // The datacenters of these indices, and the links between them.
 cluster::Cluster part_of(const cluster::Cluster& cluster, const std::vector<size_t>& indices) {
   cluster::Cluster part = cluster;
@@ -268,6 +227,9 @@ class Search {
           if (!found) continue;
           for (const search::RankedPlan& plan : found->top) layouts[i].push_back(plan.job);
         }
+        // Another shape may send less, or over more links at once; smaller microbatches are divided better.
+        const auto shapes = search::best_of_each_shape(one, layouts_of(options_.objective));
+        if (shapes) layouts[i].insert(layouts[i].end(), shapes->begin(), shapes->end());
       }
     });
     return layouts;
@@ -296,15 +258,18 @@ class Search {
     return jobs;
   }
 
+  search::BestPlanOptions layouts_of(search::Objective objective) const {
+    return {.objective = objective,
+            .top = options_.layouts,
+            .threads = 1,
+            .with_band = false,
+            .finals = {},
+            .limits = {},
+            .progress = {}};
+  }
   Result<search::BestPlan> best_layouts(const plan::OpenJob& open,
                                         search::Objective objective) const {
-    return search::best_plan(open, {.objective = objective,
-                                    .top = options_.layouts,
-                                    .threads = 1,
-                                    .with_band = false,
-                                    .finals = {},
-                                    .limits = {},
-                                    .progress = {}});
+    return search::best_plan(open, layouts_of(objective));
   }
 
   // Each subset on its own, so that nothing is slower than with a datacenter left out. Of many datacenters
@@ -510,7 +475,8 @@ class Search {
     std::mutex mutex;
     const auto play = [&](size_t i) {
       if (options_.stop && options_.stop()) return;
-      all[i] = simulated(candidates_[which[i]], options_);
+      const Candidate& each = candidates_[which[i]];
+      all[i] = way_of(each.kind, each.name, each.job, options_);
       const std::lock_guard lock(mutex);
       ++done_;
       if (options_.progress) options_.progress(done_, std::ssize(candidates_));
@@ -558,7 +524,7 @@ class Search {
       const auto plan = cost::make_plan(way.job);
       if (plan && way.kind != WayKind::kAlone) passes += sim::passes_of(*plan);
     }
-    if (passes > kSimulateAll.value * sim::kPassesPerSecond / 2) return;  // several times each
+    if (passes > kPlayBreakEven.value * sim::kPassesPerSecond) return;  // several times each
     const bool by_cost = options_.objective == search::Objective::kCost;
     for (const auto& [axis, name] : enum_names(BreakEvenAxis{})) {
       const bool is_price = axis == BreakEvenAxis::kEgress || axis == BreakEvenAxis::kDevices;
@@ -619,6 +585,48 @@ class Search {
 };
 
 }  // namespace
+
+Result<Way> way_of(WayKind kind, const std::string& name, const plan::Job& job,
+                   const WaysOptions& options, const plan::Hardware* hardware) {
+  const plan::Plan plan = TRY(cost::make_plan(job, hardware));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  Way way{.kind = kind, .name = name, .job = job};
+  way.job.parallelism.microbatches_per_replica = plan.parallelism.microbatches_per_replica;
+  way.job.parallelism.microbatches_by_speed = false;
+  way.iteration = seconds(TRY(sim::iteration_time(plan)));
+  way.devices = plan.devices();
+  const cost::Worth worth = cost::worth_of(plan, way.iteration);
+  way.tokens_per_s = worth.tokens_per_s;
+  way.mfu = worth.mfu;
+  way.cost = worth.cost.total();
+  for (const ledger::WanFlow& flow : worth.ledger.wan()) way.across = way.across + flow.bytes();
+  way.memory = cost::memory_peak(plan, schedule::peak_memory(plan, schedule)).bytes;
+  std::map<std::string, int64_t> where;
+  for (const layout::Placement& rank : plan.ranks) where[rank.datacenter] += rank.shards;
+  std::vector<std::string> places;
+  for (const auto& [place, count] : where) {
+    way.datacenters.push_back(place);
+    places.push_back(fmt::format("{} {}", place, count));
+  }
+  const layout::Parallelism& p = way.job.parallelism;
+  way.layout = fmt::format("{}: tensor {}, pipeline {}, data {}", fmt::join(places, ", "), p.tensor,
+                           p.pipeline, p.data);
+  if (p.context > 1) way.layout += fmt::format(", context {}", p.context);
+  if (p.expert > 1) way.layout += fmt::format(", expert {}", p.expert);
+  if (p.virtual_stages > 1) way.layout += fmt::format(", virtual stages {}", p.virtual_stages);
+  if (p.zero > 0) way.layout += fmt::format(", zero {}", p.zero);
+  const model::Recompute recompute = plan.training.recompute;
+  if (recompute != model::Recompute::kNone)
+    way.layout += fmt::format(", recompute {}", to_name(recompute));
+  way.layout += fmt::format("; microbatches of {}", plan.training.micro_batch);
+  if (kind == WayKind::kHomes && options.count_steps && way.job.exchange) {
+    way.steps = steps_factor(*way.job.exchange, std::ssize(way.datacenters),
+                             model::parameters(*way.job.model));
+  }
+  way.within = is_within(way, options.limits);
+  return way;
+}
 
 Result<Ways> ways_across(const plan::OpenJob& open, const WaysOptions& options) {
   return Search(open, options).run();

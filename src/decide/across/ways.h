@@ -11,9 +11,9 @@
 // apart is no reason to pay.
 //
 // The space of whole pipelines: subsets of two and more datacenters (of more than kSubsetsOf, all and
-// all but one), the `layouts` best layouts of each datacenter alone with its part of the batch, and the
-// settings of exchange_grid(). Of unlike datacenters each takes a share by its speed. Layouts are chosen
-// by their time in one datacenter, so a layout that is good only with a slow exchange may be missed. Local
+// all but one), the `layouts` best layouts of each datacenter alone with its part of the batch and its
+// best one of each tensor x pipeline x microbatch, and the settings of exchange_grid(). Of unlike
+// datacenters each takes a share by its speed. Recomputation is chosen by the time in one datacenter. Local
 // steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes,
 // and as many that are best in a datacenter alone.
 // Stages in different datacenters are searched in the same subsets, each on its own; of more than
@@ -38,6 +38,7 @@
 #include "base/units.h"
 #include "decide/across/steps_factor.h"
 #include "decide/search/search.h"
+#include "spec/plan/hardware.h"
 #include "spec/plan/open_job.h"
 
 namespace tombolo::across {
@@ -106,7 +107,7 @@ struct WayLimits {
   std::optional<Dollars> cost_per_step;  // a way without a price is beyond
 };
 
-inline constexpr Seconds kSimulateAll{20};
+inline constexpr Seconds kSimulateAll{2}, kPlayBreakEven{10};
 
 struct WaysOptions {
   search::Objective objective = search::Objective::kTime;
@@ -128,7 +129,7 @@ struct Ways {
   std::vector<Way> ways;       // the best of each name, best first; never empty
   std::vector<NoWay> no_ways;  // names of which nothing fits, with the reason
   // Layouts as found, one property of all links or devices scaled. Prices where the objective is cost.
-  // Empty where the simulations would take too long.
+  // Empty where simulating all ways once takes a core longer than kPlayBreakEven.
   std::vector<BreakEven> break_even;
   int64_t simulated = 0;
   int64_t left_out = 0;         // layouts that were not, being far behind by the closed form
@@ -136,6 +137,10 @@ struct Ways {
   bool stopped = false;         // before all was compared
   bool stages_stopped = false;  // a search of stages across, with the best so far
 };
+
+// A job with a model, as a way: simulated, memory checked. `hardware` as in cost::make_plan.
+Result<Way> way_of(WayKind kind, const std::string& name, const plan::Job& job,
+                   const WaysOptions& options, const plan::Hardware* hardware = nullptr);
 
 // Unusable: no model, what all searches refuse. Infeasible: there is no way, with the closest miss of
 // each. Failed: stopped before there was one, or all are too large to simulate. Where no way is within the limits, the first is not.

@@ -521,12 +521,8 @@ TEST(Ways, AreNoWorseThanBruteForce) {
           objective == search::Objective::kCost ? best.cost->value : best.iteration.value;
       const double forced = best_by_force(*open, objective);
       ASSERT_LT(forced, INFINITY);
-      // Layouts are chosen by their time in one datacenter: of more devices the best may not be among them.
-      const double above = twelve ? 0.11 : kTie;
-      if (score > forced * (1 + kTie))
-        fmt::print("round {}: {:.1f} % above\n", round, 100 * (score / forced - 1));
-      EXPECT_LE(score, forced * (1 + above)) << "round " << round << ", " << to_name(objective)
-                                             << ": " << best.name << ", " << best.layout;
+      EXPECT_LE(score, forced * (1 + kTie)) << "round " << round << ", " << to_name(objective)
+                                            << ": " << best.name << ", " << best.layout;
     }
   }
 }

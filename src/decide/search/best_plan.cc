@@ -1,5 +1,7 @@
 #include "decide/search/best_plan.h"
 
+#include <algorithm>
+
 #include "decide/search/search.h"
 
 namespace tombolo::search {
@@ -196,6 +198,33 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
   found.memory_of_device = how.memory;
   found.limits = limits_text(options.limits, space.domain);
   return found;
+}
+
+Result<std::vector<plan::Job>> best_of_each_shape(const plan::OpenJob& open,
+                                                  const BestPlanOptions& options) {
+  const SearchSpace space = TRY(make_space(open, options.law, options.limits));
+  const std::unique_ptr<Pricer> pricer = TRY(make_pricer(open.job, options.law));
+  SearchOptions how = search_options(open, options);
+  how.top = 1;
+  how.families = false;
+  how.progress = nullptr;
+  std::vector<Candidate> best;
+  for (const int64_t tensor : space.on(Axis::kTensor)) {
+    const SearchSpace of_tensor = restricted(space, Axis::kTensor, tensor);
+    for (const int64_t pipeline : space.on(Axis::kPipeline)) {
+      const SearchSpace of_both = restricted(of_tensor, Axis::kPipeline, pipeline);
+      for (const int64_t size : space.on(Axis::kMicrobatch)) {
+        const SearchResult found =
+            search(restricted(of_both, Axis::kMicrobatch, size), *pricer, how);
+        best.insert(best.end(), found.top.begin(), found.top.end());
+      }
+    }
+  }
+  std::sort(best.begin(), best.end(), better);
+  std::vector<plan::Job> jobs;
+  for (const Candidate& each : best)
+    jobs.push_back(with_configuration(open.job, each.configuration));
+  return jobs;
 }
 
 }  // namespace tombolo::search

@@ -68,6 +68,12 @@ struct BestPlan {
 // configuration that comes closest, and the hint what would make one fit.
 Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options);
 
+// The best of each tensor x pipeline x microbatch that fits, best first, by the closed form alone: what a search of
+// something larger tries, where not only the time here counts. The same errors; nothing fits: none.
+// Cost: a search for each.
+Result<std::vector<plan::Job>> best_of_each_shape(const plan::OpenJob& open,
+                                                  const BestPlanOptions& options);
+
 // "tensor 8, pipeline 4, data 2; ..." with all that differs from the plain.
 std::string configuration_text(const cost::Configuration& configuration);
 

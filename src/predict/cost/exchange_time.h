@@ -21,4 +21,8 @@ namespace tombolo::cost {
 // lower bound. docs/laws/gradient_exchange.md. Cost: O(messages).
 Seconds exchange_alone(const plan::Plan& plan, int32_t stage);
 
+// At least what the gradients of all stages take, when all begin at once: the longest of them alone, or
+// what the fullest card, pair of nodes or path carries for all of them.
+Seconds exchange_of_all(const plan::Plan& plan);
+
 }  // namespace tombolo::cost
