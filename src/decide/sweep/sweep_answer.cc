@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "decide/across/exchange_choice.h"
 #include "decide/geo/mixed.h"
 #include "decide/geo/select_job.h"
 #include "decide/schedule_search/best_schedule.h"
@@ -102,9 +103,13 @@ Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
   return row;
 }
 
+Result<plan::Job> explicit_job(const Value& value, const std::string& file) {
+  return across::with_exchange_chosen(TRY(plan::job_from_value(value, file)), nullptr, 1);
+}
+
 Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
                                            const SweepQuestion& question) {
-  const plan::Job job = TRY(plan::job_from_value(value, file));
+  const plan::Job job = TRY(explicit_job(value, file));
   const plan::Plan plan = TRY(cost::make_plan(job));
   if (question.policy.empty()) return answer_by_simulation(plan);
   if (question.policy == "best") return answer_best_schedule(plan);
@@ -114,7 +119,7 @@ Result<std::vector<Value>> answer_simulate(const Value& value, const std::string
 
 Result<std::vector<Value>> answer_estimate(const Value& value, const std::string& file,
                                            const SweepQuestion& question) {
-  const plan::Job job = TRY(plan::job_from_value(value, file));
+  const plan::Job job = TRY(explicit_job(value, file));
   const estimate::Estimate e = TRY(estimate::estimate(job, question.law));
   if (e.devices > e.devices_in_cluster) {
     return infeasible(fmt::format("the split needs {} devices, the cluster has {}", e.devices,

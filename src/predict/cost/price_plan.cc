@@ -193,6 +193,12 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
     return make_plan(TRY(with_batch_by_speed(job, hardware)), hardware);
   }
   plan::Plan plan = TRY(plan::lay_out(job));
+  if (plan.exchange && plan.exchange->mode_is_auto) {
+    if (plan.replicas_lie_apart())
+      return unusable(fmt::format("{}: [exchange] mode = \"auto\" is not chosen yet", job.file),
+                      "a mode that is named");
+    plan.exchange->mode_is_auto = false;  // has no effect, as all of [exchange]
+  }
   if (!job.model) return plan;  // its [stage_times] say all there is to say
   const LawsOfPlan laws = TRY(LawsOfPlan::make(job, plan));
   price_memory(laws, plan);

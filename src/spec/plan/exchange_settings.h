@@ -70,6 +70,9 @@ inline constexpr double kExchangeFill = 0.9;
 // Where all replicas of a stage share a datacenter, nothing of it plays a part.
 struct Exchange {
   ExchangeMode mode = ExchangeMode::kDense;
+  // mode = "auto": which one is chosen before a Plan is made (decide/across/exchange_choice.h). Of the other
+  // settings it says `steps` alone.
+  bool mode_is_auto = false;
   // Groups of gradients (gradient_groups.h) leave during the last backward pass, are updated one by
   // one, and the next forward pass waits for the groups that it has come to. False: they leave
   // after it, and are updated when all are there.
@@ -132,6 +135,26 @@ struct Exchange {
 
   bool operator==(const Exchange&) const = default;
 };
+
+// One of ExchangeMode, or "auto".
+template <class Archive>
+void describe_mode(Archive& a, Exchange& exchange) {
+  constexpr KeyText text{
+      "dense: all gradients, every step; sparse: the largest blocks, the rest is kept back; local: "
+      "each datacenter trains alone and the difference crosses every so many steps; sparse-local: "
+      "the largest blocks of that; auto: the one that is predicted to reach a loss first",
+      "\"dense\", \"sparse\", \"local\", \"sparse-local\" or \"auto\""};
+  std::string mode(exchange.mode_is_auto ? "auto" : to_name(exchange.mode));
+  a.optional("mode", mode, text);
+  if constexpr (Archive::kReads) {
+    exchange.mode_is_auto = mode == "auto";
+    const auto named = from_name<ExchangeMode>(mode);
+    if (named) exchange.mode = *named;
+    a.check(named || exchange.mode_is_auto, "mode",
+            fmt::format("= \"{}\" is not one of the known names", mode),
+            "one of dense, sparse, local, sparse-local, auto");
+  }
+}
 
 // A number, or "auto": then the run chooses within the range.
 template <class Archive>
@@ -239,11 +262,21 @@ void check_local(Archive& a, const Exchange& exchange) {
 }
 
 template <class Archive>
+void check_auto(Archive& a, const Exchange& exchange) {
+  Exchange plain;
+  plain.mode_is_auto = true;
+  plain.steps = exchange.steps;
+  a.check(exchange == plain, "mode",
+          "\"auto\" chooses the other settings of [exchange] too, but for steps",
+          "leaving them out, or a mode that is named");
+  const int64_t steps = exchange.steps_in_use();
+  a.check(steps >= 1 && steps <= kLocalStepsMax, "steps",
+          fmt::format("must be from 1 to {}", kLocalStepsMax), "steps = 30");
+}
+
+template <class Archive>
 void describe(Archive& a, Exchange& exchange) {
-  a.optional("mode", exchange.mode,
-             "dense: all gradients, every step; sparse: the largest blocks, the rest is kept back; "
-             "local: each datacenter trains alone and the difference crosses every so many steps; "
-             "sparse-local: the largest blocks of that");
+  describe_mode(a, exchange);
   a.optional("overlap", exchange.overlap,
              "groups of gradients leave during the last backward pass, and the next forward pass "
              "waits only for the groups it has reached");
@@ -273,6 +306,7 @@ void describe(Archive& a, Exchange& exchange) {
              "share of a datacenter's own parameters after an outer step; left out: 0.5 with a "
              "delay, else 0");
   a.optional("decay", exchange.decay, "of what is kept back, each outer step; left out: 0.95");
+  if (exchange.mode_is_auto) return check_auto(a, exchange);
   check_sparse(a, exchange);
   check_local(a, exchange);
 }

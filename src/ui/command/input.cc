@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "decide/across/exchange_choice.h"
 #include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/exchange_check.h"
@@ -37,7 +38,7 @@ void print_notes(const std::vector<std::string>& notes) {
 // What does not fit, with changes that were tried, where there are any.
 Status with_remedy(const InputOptions& in, Status fits) {
   if (fits) return fits;
-  const Result<plan::Job> job = plan::read_job(in.input);
+  const Result<plan::Job> job = read_job(in.input);
   std::string remedy = job ? cost::memory_remedy(*job) : "";
   if (!remedy.empty()) fits.error().hint = std::move(remedy);
   return fits;
@@ -45,8 +46,12 @@ Status with_remedy(const InputOptions& in, Status fits) {
 
 }  // namespace
 
+Result<plan::Job> read_job(const std::string& path) {
+  return across::with_exchange_chosen(TRY(plan::read_job(path)));
+}
+
 Result<plan::Job> load_job(const InputOptions& in) {
-  plan::Job job = TRY(plan::read_job(in.input));
+  plan::Job job = TRY(read_job(in.input));
   apply_replacements(in, job);
   print_notes(job.notes);
   return job;
@@ -66,12 +71,16 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
     apply_replacements(in, plan);
     print_notes(plan::notes_on_precision(plan));
   } else {
-    const plan::Job job = TRY(load_job(in));
     if (in.hardware.empty()) {
-      plan = TRY(cost::make_plan(job));
+      plan = TRY(cost::make_plan(TRY(load_job(in))));
     } else {
       const plan::Hardware hardware = TRY(plan::read_hardware(in.hardware));
-      plan = TRY(during(cost::make_plan(job, &hardware), "using " + in.hardware));
+      const std::string doing = "using " + in.hardware;
+      plan::Job job = TRY(plan::read_job(in.input));
+      job = TRY(during(across::with_exchange_chosen(std::move(job), &hardware), doing));
+      apply_replacements(in, job);
+      print_notes(job.notes);
+      plan = TRY(during(cost::make_plan(job, &hardware), doing));
     }
   }
   return plan;

@@ -18,6 +18,10 @@ Result<plan::Plan> load_plan(const InputOptions& in);
 // The same, where the schedule is still to be chosen: nothing is built or checked.
 Result<plan::Plan> open_plan(const InputOptions& in);
 
+// A job, or a Plan as one, with its [exchange] chosen where it says "auto" (decide/across/exchange_choice.h).
+// Its notes are the caller's to show.
+Result<plan::Job> read_job(const std::string& path);
+
 // As a job, of a Plan too (spec/plan/job_value.h), with the replacements applied: for those who
 // price it anew. What is left out of it goes to stderr.
 Result<plan::Job> load_job(const InputOptions& in);

@@ -332,6 +332,8 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
   for (cluster::Datacenter& each : open.job.cluster.datacenters)
     each.device.memory = each.device.memory * (1 - options.memory_margin);
+  // --across compares all modes; beside it nothing is exchanged between datacenters.
+  if (open.job.exchange && open.job.exchange->mode_is_auto) open.job.exchange.reset();
   if (options.tokens <= 0 && (options.deadline.value > 0 || options.budget.value > 0))
     return unusable("--deadline and --budget are to a target, which is not said",
                     "--across --tokens 2e12");

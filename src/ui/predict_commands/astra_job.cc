@@ -4,6 +4,7 @@
 
 #include "predict/astra/workload_run.h"
 #include "spec/plan/job.h"
+#include "ui/command/input.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -47,7 +48,7 @@ Result<astra::AstraSystem> system_for(const plan::Job& job, int32_t ranks,
 
 Result<workload::Workload> workload_of_job(const std::string& file,
                                            const workload::WorkloadOptions& options) {
-  return workload_of(TRY(plan::read_job(file)), options);
+  return workload_of(TRY(command::read_job(file)), options);
 }
 
 Result<astra::WorkloadAnswer> run_job(const workload::Workload& workload,
@@ -62,7 +63,7 @@ Result<astra::WorkloadAnswer> run_job(const workload::Workload& workload,
 
 Result<JobAnswer> run_job(const std::string& file, const workload::WorkloadOptions& of_workload,
                           const astra::AstraOptions& options) {
-  const plan::Job job = TRY(plan::read_job(file));
+  const plan::Job job = TRY(command::read_job(file));
   const workload::Workload workload = TRY(workload_of(job, of_workload));
   const astra::AstraSystem system = TRY(system_for(job, workload.ranks(), options));
   JobAnswer out;

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "decide/across/exchange_choice.h"
 #include "decide/search/export.h"
 #include "spec/graph/graph.h"
 #include "spec/plan/job_value.h"
@@ -30,7 +31,8 @@ bool shares_layers(const layout::Parallelism& p) {
 
 Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
   const plan::JobValue value = TRY(plan::read_job_value(options.input));
-  const plan::Job job = TRY(plan::job_from_value(value.value, options.input));
+  const plan::Job job =
+      TRY(across::with_exchange_chosen(TRY(plan::job_from_value(value.value, options.input))));
   if (!shares_layers(job.parallelism) && !options.remote_parameters) {
     return write_plan_as_chakra(TRY(plan_of(options)), options, out);
   }

@@ -6,6 +6,7 @@
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "ui/command/answer.h"
+#include "ui/command/input.h"
 #include "ui/command/output_files.h"
 #include "ui/command/stages.h"
 #include "ui/command/words.h"
@@ -217,7 +218,7 @@ Value::Table to_json(const plan::Job& job, const Estimate& e,
 }  // namespace
 
 Status estimate(const EstimateOptions& options, std::ostream& out) {
-  const plan::Job job = TRY(plan::read_job(options.job));
+  const plan::Job job = TRY(command::read_job(options.job));
   const bool by_default = options.law.empty();
   const Estimate answer = TRY(estimate::estimate(job, TRY(cost::find_law(options.law)), true));
   constexpr Seconds kSimulatedAtMost{1};

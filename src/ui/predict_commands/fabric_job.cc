@@ -1,6 +1,7 @@
 #include "base/text_table.h"
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
+#include "ui/command/input.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -24,7 +25,7 @@ Value fabric_json(const PricedFabric& fabric) {
 Result<PricedJob> price_job(const FabricOptions& options,
                             const network::EquipmentPrices& equipment) {
   PricedJob out;
-  out.job = TRY(plan::read_job(options.job));
+  out.job = TRY(command::read_job(options.job));
   Seconds iteration;
   std::vector<std::string> notes;
   if (!options.iteration.empty()) {

@@ -7,6 +7,7 @@
 #include "predict/strand/plan_strands.h"
 #include "predict/strand/stream_picture.h"
 #include "ui/command/answer.h"
+#include "ui/command/input.h"
 #include "ui/command/output_files.h"
 #include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
@@ -218,7 +219,7 @@ struct Strands {
   StrandAnswer answer;
 };
 Result<Strands> strands_of(const std::string& file, const strand::StrandOptions& options) {
-  plan::Job job = TRY(plan::read_job(file));
+  plan::Job job = TRY(command::read_job(file));
   StrandAnswer answer = TRY(strand::plan_strands(job, options));
   return Strands{std::move(job), std::move(answer)};
 }

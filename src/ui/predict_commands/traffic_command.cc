@@ -7,6 +7,7 @@
 #include "base/text_table.h"
 #include "predict/workload/traffic.h"
 #include "ui/command/answer.h"
+#include "ui/command/input.h"
 #include "ui/command/output_files.h"
 #include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
@@ -325,7 +326,7 @@ std::string to_page(const TrafficCommandOptions& options, const plan::Job& job,
 }  // namespace
 
 Status traffic(const TrafficCommandOptions& options, std::ostream& out) {
-  const plan::Job job = TRY(plan::read_job(options.job));
+  const plan::Job job = TRY(command::read_job(options.job));
   const Traffic traffic = TRY(Traffic::make(
       job, {.flat_rings = options.flat_rings, .volume = {.gather_again = options.gather_again}}));
   const TrafficSummary summary = traffic.summarize();
