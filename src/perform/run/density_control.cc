@@ -54,53 +54,22 @@ void DensityControl::keep(observe::DensityChange change) {
 
 std::optional<join::DensityOrder> DensityControl::begin(int64_t first_iteration) {
   if (!is_on()) return std::nullopt;
-  open_.clear();
-  closed_ = first_iteration - 1;
-  const plan::Exchange& exchange = *plan_->exchange;
-  controller_.emplace(
-      tune::RateController::Options{.density = density_,
-                                    .lowest = exchange.density_range[0],
-                                    .highest = exchange.density_range[1],
-                                    .hides = exchange.hides_exchange(plan_->microbatches()),
-                                    .late = exchange.staleness_in_use() > 0});
+  reports_.emplace(*plan_, first_iteration, plan_->run.byte_scale);
+  controller_.emplace(tune::controller_options(*plan_, density_));
   return join::DensityOrder{first_iteration, density_};
-}
-
-tune::LineReport DensityControl::line_of(int64_t iteration, const Open& open) const {
-  std::optional<SimDuration> computing;
-  SimDuration waited;
-  OfStage busiest;
-  for (const auto& [stage, each] : open.stages) {
-    computing = std::min(computing.value_or(each.computing), each.computing);
-    waited = std::max(waited, *each.waited);
-    if (each.in_flight >= busiest.in_flight) busiest = each;
-  }
-  return {.iteration = iteration,
-          .computing = seconds(*computing),
-          .waited = seconds(waited),
-          .came = Bytes{static_cast<double>(busiest.bytes)} * plan_->run.byte_scale,
-          .in_flight = seconds(busiest.in_flight)};
 }
 
 std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
                                                           const stage::IterationReport& report) {
-  if (!controller_ || report.iteration <= closed_) return std::nullopt;
-  Open& open = open_[report.iteration];
-  if (!open.reported.insert(rank).second) return std::nullopt;
+  if (!controller_) return std::nullopt;
+  std::optional<tune::RankReport> of_rank;
   if (report.exchange) {
-    OfStage& of = open.stages[plan_->ranks[static_cast<size_t>(rank)].stage];
-    of.computing = std::max(of.computing, report.exchange->computing);
-    of.waited = std::min(of.waited.value_or(report.exchange->waited), report.exchange->waited);
-    if (report.exchange->in_flight >= of.in_flight) {
-      of.in_flight = report.exchange->in_flight;
-      of.bytes = report.exchange->bytes;
-    }
+    const stage::ExchangeReport& of = *report.exchange;
+    of_rank = {of.computing, of.waited, of.bytes, of.in_flight};
   }
-  if (open.reported.size() < plan_->ranks.size()) return std::nullopt;
-  const auto node = open_.extract(report.iteration);
-  closed_ = report.iteration;
-  if (node.mapped().stages.empty()) return std::nullopt;
-  const auto decided = controller_->add(line_of(report.iteration, node.mapped()));
+  const auto line = reports_->add(rank, report.iteration, of_rank);
+  if (!line) return std::nullopt;
+  const auto decided = controller_->add(*line);
   if (!decided || decided->first_iteration > plan_->run.steps) return std::nullopt;
   keep({.first_iteration = decided->first_iteration,
         .before = density_,
@@ -119,8 +88,10 @@ void DensityControl::remove_file() const {
 }
 
 std::string to_line(const observe::DensityChange& change) {
-  return fmt::format("density {:g} -> {:g} from iteration {} on: {}", change.before, change.density,
-                     change.first_iteration, change.reason);
+  return tune::to_line(change.before, {.first_iteration = change.first_iteration,
+                                       .density = change.density,
+                                       .rate = change.rate,
+                                       .reason = change.reason});
 }
 
 }  // namespace tombolo::run

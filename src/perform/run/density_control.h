@@ -1,13 +1,8 @@
 // The density of a run that may change it, on the launcher's side: what ranks report of their exchange goes to
-// the controller (steer/tune/rate_controller.h), and what that decides to ranks, people and the next epoch.
-//
-// Of an iteration counts the stage whose line is busy for longest. A replica that waits while another of its
-// stage does not waits for a computation, and not for a line.
+// the controller (steer/tune/line_reports.h, rate_controller.h), and what that decides to ranks, people and the next epoch.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +10,7 @@
 #include "perform/observe/progress_tracker.h"
 #include "perform/stage/iteration_report.h"
 #include "spec/plan/plan.h"
+#include "steer/tune/line_reports.h"
 #include "steer/tune/rate_controller.h"
 
 namespace tombolo::run {
@@ -41,27 +37,12 @@ class DensityControl {
  private:
   void take_over();
   void keep(observe::DensityChange change);
-  // A stage in an iteration, over its replicas.
-  struct OfStage {
-    SimDuration computing;              // the longest
-    std::optional<SimDuration> waited;  // the shortest
-    int64_t bytes = 0;                  // of the one to which some were coming for longest
-    SimDuration in_flight;
-  };
-  struct Open {
-    std::set<int32_t> reported;
-    std::map<int32_t, OfStage> stages;
-  };
-  // With bytes as the Plan counts them, of an emulated run too.
-  tune::LineReport line_of(int64_t iteration, const Open& open) const;
-
   const plan::Plan* plan_;
   bool apart_;
   std::string file_;
   double density_;
   std::optional<tune::RateController> controller_;
-  std::map<int64_t, Open> open_;
-  int64_t closed_ = 0;  // the last iteration of which all reports came
+  std::optional<tune::LineReports> reports_;
   std::vector<observe::DensityChange> changes_;
   int64_t changed_ = 0;
 };
