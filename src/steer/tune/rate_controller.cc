@@ -87,6 +87,8 @@ std::optional<Decision> RateController::add(const LineReport& report) {
       report.in_flight > budget() * 0.97 || report.waited > report.computing * kHeldUp;
   note_rate(report, saturated);
   note_wait(report);
+  // Behind the first iteration came only what of its update left before it was over.
+  if (settled_ == 0) settled_ = report.iteration + 1;
   if (report.iteration < settled_) return std::nullopt;
   note_bytes(report);
   const double density = wanted();
@@ -107,8 +109,9 @@ Decision RateController::decide(const LineReport& report, double density) {
                .density = density_,
                .rate = rate_,
                .reason = {}};
-  // What comes while the first of them computes may be of the one before.
-  settled_ = out.first_iteration + 1;
+  // What comes while the first of them computes may be of the one before; and, where updates may be late and
+  // the line has fallen behind, while the second does.
+  settled_ = out.first_iteration + (options_.late ? 2 : 1);
   held_up_ = roomy_ = 0;
   const std::string computes = fmt::format("the {} that it can hide behind", ms(budget()));
   if (rate_.value == 0 || !whole_) {

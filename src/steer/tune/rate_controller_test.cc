@@ -204,6 +204,42 @@ TEST(RateController, BelievesAWaitMoreThanMessagesThatSeemToComeFast) {
   }
 }
 
+// An update of two halves, the first of which comes in the iteration that it is of, and the second in the next: so
+// the first report has half an update, and each of the others a whole one. 90 ms of 100 are full.
+TEST(RateController, LearnsNothingFromTheFirstIteration) {
+  RateController controller({.density = 0.02});
+  for (int64_t i = 1; i <= 40; ++i) {
+    const double came = i == 1 ? 0.5 : 1;
+    EXPECT_FALSE(controller.add({.iteration = i,
+                                 .computing = Seconds{0.100},
+                                 .waited = {},
+                                 .came = Bytes{came * 1e6},
+                                 .in_flight = Seconds{came * 0.090}}))
+        << i;
+  }
+}
+
+// The line fell to half its rate, the density follows from iteration 6 on. In iteration 7 comes the last update of
+// before, and the first one since: of what they hold together nothing is learned.
+TEST(RateController, LearnsNothingFromTwoUpdatesOfDifferentDensities) {
+  RateController controller({.density = 0.02});
+  const auto report = [&](int64_t iteration, double waited, double updates, double in_flight) {
+    return controller.add({.iteration = iteration,
+                           .computing = Seconds{0.100},
+                           .waited = Seconds{waited},
+                           .came = Bytes{updates * 1e6},
+                           .in_flight = Seconds{in_flight}});
+  };
+  for (int64_t i = 1; i <= 2; ++i) EXPECT_FALSE(report(i, 0, 1, 0.090));
+  const auto decision = report(3, 0.080, 1, 0.180);
+  ASSERT_TRUE(decision);
+  EXPECT_EQ(decision->first_iteration, 6);
+  EXPECT_DOUBLE_EQ(decision->density, 0.01);  // 0.9 * 100 / 180 of it
+  for (int64_t i = 4; i <= 6; ++i) EXPECT_FALSE(report(i, 0.080, 1, 0.180));
+  EXPECT_FALSE(report(7, 0.080, 1.5, 0.270));
+  for (int64_t i = 8; i <= 40; ++i) EXPECT_FALSE(report(i, 0, 0.5, 0.090)) << i;
+}
+
 // Without staleness an iteration waits for its last group on every line.
 TEST(RateController, WaitsTellNothingWhereTheyCannotBeAvoided) {
   RateController controller({.density = 0.02, .late = false});
