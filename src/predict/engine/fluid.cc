@@ -63,6 +63,14 @@ std::vector<Completion> FluidNetwork::finish(SimTime now) {
   return std::exchange(finished_, {});
 }
 
+void FluidNetwork::set_capacity(SimTime now, uint32_t link, BytesPerSecond capacity) {
+  CHECK(link < links_.size(), "link {} of {}", link, links_.size());
+  CHECK(capacity.value >= 0, "link {} of {} B/s", link, capacity.value);
+  advance(now);
+  links_[link].capacity = capacity;
+  changed_.push_back(link);
+}
+
 BytesPerSecond FluidNetwork::rate(FlowId flow) {
   settle();
   const auto found = slot_of_.find(flow);

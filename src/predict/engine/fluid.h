@@ -53,6 +53,9 @@ class FluidNetwork {
   // Flows that ended by `now` and were not told before, by time and then by age.
   std::vector<Completion> finish(SimTime now);
 
+  // From `now` on; what is under way drains at its new share. A link of capacity 0 carries nothing.
+  void set_capacity(SimTime now, uint32_t link, BytesPerSecond capacity);
+
   BytesPerSecond rate(FlowId flow);  // 0 once it has ended
   size_t active() const { return slot_of_.size(); }
   Bytes delivered(uint32_t link) const;  // over the link by flows that have ended

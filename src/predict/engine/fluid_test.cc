@@ -31,6 +31,33 @@ TEST(Fluid, ASingleFlowTakesBytesOverRate) {
   EXPECT_EQ(network.delivered(0), 1_MB);
 }
 
+// 1 MB at 1 MB/s: half of it in 0.5 s; at a quarter of the rate another 0.25 MB in 1 s; nothing for 3 s; and the
+// last quarter at 2 MB/s in 0.125 s.
+TEST(Fluid, ACapacityThatChangesCountsFromThenOn) {
+  FluidNetwork network({Link{1_MBps}});
+  const FlowId flow = network.start({0}, 1_MB, {{0}});
+  EXPECT_EQ(network.next_completion(), SimTime{1'000'000'000});
+  network.set_capacity({500'000'000}, 0, BytesPerSecond{250e3});
+  EXPECT_DOUBLE_EQ(network.rate(flow).value, 250e3);
+  EXPECT_EQ(network.next_completion(), SimTime{2'500'000'000});
+  network.set_capacity({1'500'000'000}, 0, {});
+  EXPECT_EQ(network.next_completion(), std::nullopt);
+  EXPECT_TRUE(network.finish({4'000'000'000}).empty());
+  network.set_capacity({4'500'000'000}, 0, 2_MBps);
+  EXPECT_EQ(drain(network), (Completions{{flow, {4'625'000'000}}}));
+  EXPECT_EQ(network.delivered(0), 1_MB);
+}
+
+// It takes turns with a flow that has it alone: only what meets on the link changes.
+TEST(Fluid, FlowsElsewhereKeepTheirRates) {
+  FluidNetwork network({Link{1_MBps}, Link{1_MBps}});
+  network.start({0}, 1_MB, {{0}});
+  const FlowId other = network.start({0}, 1_MB, {{1}});
+  network.set_capacity({0}, 0, BytesPerSecond{500e3});
+  EXPECT_DOUBLE_EQ(network.rate(other).value, 1e6);
+  EXPECT_EQ(drain(network), (Completions{{other, {1'000'000'000}}, {0, {2'000'000'000}}}));
+}
+
 TEST(Fluid, CompletionsRoundUp) {
   // 10 B at 3 B/s: 3 333 333 333.3 ns.
   FluidNetwork network({Link{{3}}});

@@ -138,6 +138,7 @@ Channels channels_of(const plan::Plan& plan) {
   }
   for (const plan::Resource& resource : resources.all()) {
     channels.links.push_back({resource.capacity});
+    channels.wan_of.push_back(resource.wan);
   }
   return channels;
 }
@@ -169,6 +170,22 @@ Channels channels_of(const plan::Plan& plan, const schedule::Schedule& schedule,
     }
   }
   return channels;
+}
+
+plan::Plan with_highest_rates(plan::Plan plan, std::span<const cluster::RateTrace> rates) {
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (!rates[i].empty()) plan.cluster.wan[i].node_pair_limit = rates[i].highest();
+  }
+  return plan;
+}
+
+void set_rates(std::span<const cluster::RateTrace> rates, Channels& channels) {
+  for (uint32_t link = 0; link < channels.links.size(); ++link) {
+    const std::optional<size_t> wan = channels.wan_of[link];
+    if (!wan || *wan >= rates.size() || rates[*wan].empty()) continue;
+    channels.links[link].capacity = rates[*wan].rate_at({});
+    channels.changing.push_back({link, &rates[*wan]});
+  }
 }
 
 }  // namespace tombolo::sim

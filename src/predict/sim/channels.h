@@ -21,17 +21,19 @@
 //
 // Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whoever sends
 // them; a shared flow counts as many as pipelines carry it. A measured rate (profile) stands for
-// cap and node pair alike. Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
+// cap and node pair alike. What a pair of nodes may have can follow a trace of rates (set_rates). Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/time.h"
 #include "predict/engine/fair_share.h"
+#include "spec/cluster/rate_trace.h"
 #include "spec/graph/graph.h"
 #include "spec/plan/plan.h"
 #include "spec/schedule/schedule.h"
@@ -59,6 +61,12 @@ struct SharedChannel {
   std::vector<Send> order;
 };
 
+// A link whose capacity follows a trace, from the beginning of the simulation on.
+struct ChangingLink {
+  uint32_t link = 0;
+  const cluster::RateTrace* rates = nullptr;
+};
+
 struct Channels {
   std::vector<engine::Link> links;  // the Plan's resources, in the order of plan::Resources
   std::map<std::pair<int32_t, int32_t>, ChannelLaw> laws;  // by (sender, receiver)
@@ -66,6 +74,8 @@ struct Channels {
   // By rank: what its part in a sum of gradients crosses, for each byte that the node names; the
   // cap follows from how long the node lasts alone. Of ranks whose sums load nothing there is none.
   std::map<int32_t, engine::Flow> sums;
+  std::vector<std::optional<size_t>> wan_of;  // by link: of which WAN link it is a node pair
+  std::vector<ChangingLink> changing;         // set_rates
 };
 
 // The channels between neighbouring stages of each pipeline, both ways, between replicas that
@@ -76,5 +86,11 @@ Channels channels_of(const plan::Plan& plan);
 // ones.
 Channels channels_of(const plan::Plan& plan, const schedule::Schedule& schedule,
                      const graph::Graphs& graphs);
+
+// The Plan as one whose WAN links carry as much as their traces ever do: what caps a flow is not the rate of
+// its pair of nodes then. `rates` are of plan.cluster.wan, in its order; an empty trace is a rate that stays.
+plan::Plan with_highest_rates(plan::Plan plan, std::span<const cluster::RateTrace> rates);
+// Lets the node pairs follow these traces, which outlive the channels.
+void set_rates(std::span<const cluster::RateTrace> rates, Channels& channels);
 
 }  // namespace tombolo::sim

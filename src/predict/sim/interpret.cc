@@ -24,12 +24,17 @@ enum EventKind : uint32_t {
   kArrived,   // subject: the sending node
   kReduced,   // a collective has lasted as long as it must; subject: the collective
   kDelayed,   // the delay of a node is over; subject: the node
+  kRate,      // a link has another rate from now on; subject: which of the changing ones
 };
 
 class Interpreter {
  public:
-  Interpreter(const graph::Graphs& graphs, const Channels& channels)
-      : graphs_(graphs), sums_(channels.sums), network_(channels.links) {
+  Interpreter(const graph::Graphs& graphs, const Channels& channels, Watcher* watcher)
+      : graphs_(graphs),
+        sums_(channels.sums),
+        changing_(channels.changing),
+        watcher_(watcher),
+        network_(channels.links) {
     size_t all = 0;
     for (const graph::Graph& graph : graphs) all += graph.nodes.size();
     nodes_.reserve(all);
@@ -46,9 +51,11 @@ class Interpreter {
     }
     for (const SharedChannel& shared : channels.shared) share(shared);
     connect();
+    unfinished_ = nodes_.size();
   }
 
   Execution run() {
+    for (size_t i = 0; i < changing_.size(); ++i) await_rate(i);
     std::vector<size_t> free;  // before any is met: what that sets free is met at once
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].waiting_for == 0) free.push_back(i);
@@ -255,6 +262,11 @@ class Interpreter {
     State& state = nodes_[index];
     state.done = true;
     state.span.end = queue_.now();
+    --unfinished_;
+    if (watcher_) {
+      const auto rank = static_cast<size_t>(state.rank);
+      watcher_->finished(graphs_[rank], index - first_[rank], state.span);
+    }
     for (const uint32_t next : followers(index)) {
       if (--nodes_[next].waiting_for == 0) met(next);
     }
@@ -377,6 +389,19 @@ class Interpreter {
     start_message(channel_index);
   }
 
+  // While there is something left to do, an event at the link's next step.
+  void await_rate(size_t number) {
+    const SimTime now = queue_.now();
+    const auto next = changing_[number].rates->next_change(now - SimTime{});
+    if (next) queue_.push(SimTime{} + *next, kRate, number);
+  }
+
+  void change_rate(size_t number) {
+    const ChangingLink& link = changing_[number];
+    network_.set_capacity(queue_.now(), link.link, link.rates->rate_at(queue_.now() - SimTime{}));
+    if (unfinished_ > 0) await_rate(number);
+  }
+
   // Keeps one event at the next completion; one that has become too early finds nothing to do.
   void watch_flows() {
     const std::optional<SimTime> next = network_.next_completion();
@@ -405,6 +430,9 @@ class Interpreter {
       case kDelayed:
         ready(subject);
         break;
+      case kRate:
+        change_rate(subject);
+        break;
       default:
         if (watched_ && *watched_ <= event.time) watched_.reset();
         for (const engine::Completion& completion : network_.finish(event.time)) {
@@ -416,6 +444,9 @@ class Interpreter {
 
   const graph::Graphs& graphs_;
   const std::map<int32_t, engine::Flow>& sums_;
+  const std::vector<ChangingLink>& changing_;
+  Watcher* watcher_;           // null: none
+  size_t unfinished_ = 0;      // nodes
   std::vector<size_t> first_;  // of each rank, in nodes_
   std::vector<State> nodes_;
   std::vector<uint32_t> followers_;  // who depends on a node; of a send, its receive too
@@ -438,7 +469,11 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
 }
 
 Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels) {
-  return Interpreter(graphs, channels).run();
+  return Interpreter(graphs, channels, nullptr).run();
+}
+
+Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels, Watcher& watcher) {
+  return Interpreter(graphs, channels, &watcher).run();
 }
 
 namespace {

@@ -9,7 +9,7 @@
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
 // at the next whole nanosecond (engine/fluid.h). Cost: O(events * log ranks), plus one solve of the
-// fair shares for each WAN message that meets another.
+// fair shares for each WAN message that meets another, and for each step of a rate that changes.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,15 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 // The same of graphs that are known to be sound, such as what `repeat` makes of sound ones: it does not
 // validate them first.
 Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels);
+
+// Is told of every node as it finishes, in the order of events. It may change the comm_size of sends that
+// have not begun: then they carry that.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void finished(const graph::Graph& graph, size_t node, const Span& span) = 0;
+};
+Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels, Watcher& watcher);
 
 // The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
 // update) are done, or as its carried_deps say. Node ids, tags and priorities continue upwards,

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "predict/sim/density_steering.h"
 #include "predict/sim/equal_pipelines.h"
 #include "predict/sim/interpret.h"
 #include "spec/plan/plan_file.h"
@@ -286,7 +287,52 @@ struct Played {
   int64_t iterations = 0;
   graph::Graphs graphs;
   Execution execution;
+  std::vector<tune::Decision> decisions;
+  std::vector<double> densities;
+  std::vector<trace::Record> records;
 };
+
+// A trace needs a link whose rate nothing else has said.
+Status check_rates(const plan::Plan& plan, std::span<const cluster::RateTrace> rates) {
+  CHECK(rates.empty() || rates.size() == plan.cluster.wan.size(), "{} traces for {} links",
+        rates.size(), plan.cluster.wan.size());
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i].empty()) continue;
+    const cluster::WanLink& link = plan.cluster.wan[i];
+    const std::string name = fmt::format("{} - {}", link.between[0], link.between[1]);
+    if (plan.wan_transfer) {
+      return unusable(
+          fmt::format("rate_trace of {}: [stage_times] says how long a transfer takes, whatever "
+                      "the line's rate",
+                      name),
+          "leaving out stage_times.transfer, so that messages take as long as the line lets them");
+    }
+    for (const plan::MeasuredLink& measured : plan.measured_links) {
+      if (!link.joins(measured.between[0], measured.between[1])) continue;
+      return unusable(
+          fmt::format("rate_trace of {}: the hardware file has a measured rate of this link", name),
+          "a hardware file without links, or no rate_trace");
+    }
+  }
+  return {};
+}
+
+void steer(const plan::Plan& plan, const Channels& channels, Played& out) {
+  DensitySteering steering(plan, out.schedule, out.iterations, out.graphs);
+  out.execution = interpret_sound(out.graphs, channels, steering);
+  out.decisions = steering.decisions();
+  out.densities = steering.densities();
+  for (const layout::Placement& rank : plan.ranks) {
+    if (!plan.replicas_lie_apart(rank.stage)) continue;
+    for (int64_t i = 1; i <= out.iterations; ++i) {
+      out.records.push_back({.name = "density",
+                             .iteration = i,
+                             .rank = rank.rank,
+                             .at = steering.reported_at(rank.rank, i),
+                             .value = out.densities[static_cast<size_t>(i - 1)]});
+    }
+  }
+}
 
 // All pipelines, or those of a sample.
 Result<Played> play(const plan::Plan& plan, const Options& options,
@@ -299,6 +345,7 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
   Played out;
   out.iterations = iterations_of(plan, options.iterations);
   TRY(check_numbers(plan, out.iterations));
+  TRY(check_rates(plan, options.rates));
   out.schedule = TRY(all ? schedule::build(plan) : schedule::build(plan, sample->replicas));
   graph::Graphs once = all ? schedule::to_graph(plan, out.schedule)
                            : schedule::to_graph(plan, out.schedule, sample->replicas);
@@ -317,8 +364,19 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
       repeat(std::move(once), out.iterations, [&](const graph::Node& node, int64_t iteration) {
         return calendar.leaves_out(node, iteration);
       });
-  out.execution = interpret_sound(
-      out.graphs, all ? channels_of(plan, out.schedule, out.graphs) : sample->channels);
+  if (!all) {
+    out.execution = interpret_sound(out.graphs, sample->channels);
+    return out;
+  }
+  Channels channels = options.rates.empty() ? channels_of(plan, out.schedule, out.graphs)
+                                            : channels_of(with_highest_rates(plan, options.rates),
+                                                          out.schedule, out.graphs);
+  set_rates(options.rates, channels);
+  if (density_is_steered(plan, options)) {
+    steer(plan, channels, out);
+  } else {
+    out.execution = interpret_sound(out.graphs, channels);
+  }
   return out;
 }
 
@@ -328,12 +386,20 @@ SimDuration median_of(const trace::Trace& trace) {
 
 }  // namespace
 
+bool density_is_steered(const plan::Plan& plan, const Options& options) {
+  return options.steers_density && plan.exchange && plan.exchange->density_changes() &&
+         plan.replicas_lie_apart();
+}
+
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   const Played played = TRY(play(plan, options));
   Simulation out;
   out.trace.header = header_of(plan, played.execution);
   out.trace.intervals =
       intervals_of(plan, played.graphs, played.execution, Passes::kWithWhatTheyCommunicate);
+  out.trace.records = played.records;
+  out.decisions = played.decisions;
+  out.densities = played.densities;
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = median_of(out.trace);

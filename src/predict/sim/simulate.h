@@ -14,9 +14,11 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "spec/cluster/rate_trace.h"
 #include "spec/plan/plan.h"
 #include "spec/trace/breakdown.h"
 #include "spec/trace/trace.h"
+#include "steer/tune/rate_controller.h"
 
 namespace tombolo::sim {
 
@@ -26,6 +28,12 @@ inline constexpr int64_t kOverlappingMin = 4;
 
 struct Options {
   int64_t iterations = 1;  // a rank begins the next one when its update is done
+  // Of plan.cluster.wan, in its order: traces that the node pairs of a link follow from the beginning of
+  // the first iteration on, instead of node_pair_limit. An empty one, or none: that.
+  std::vector<cluster::RateTrace> rates = {};
+  // The density changes as in a run (density_steering.h), where the Plan lets it; else it stays that of the
+  // first iteration.
+  bool steers_density = false;
 };
 
 struct Simulation {
@@ -37,12 +45,18 @@ struct Simulation {
   uint64_t events = 0;
   std::string fingerprint;         // of the order of events; also in the trace's header
   std::vector<Bytes> peak_memory;  // per rank: state, and activations in flight
+  // Where the density is steered. The Trace has the record "density", as a run's.
+  std::vector<tune::Decision> decisions;
+  std::vector<double> densities;  // by iteration, from 1
 };
 
 // Unusable for a schedule that is not known, for times or sizes that cannot be (negative, beyond
 // 290 years), and for more work than schedule::kActionsMax. Whether it fits into memory is another
 // question: schedule::check_memory.
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options = {});
+
+// Whether simulate() would steer the density of this Plan.
+bool density_is_steered(const plan::Plan& plan, const Options& options);
 
 // simulate()'s iteration, to the nanosecond, with one pipeline simulated for each kind of equal ones
 // (equal_pipelines.h), and no Trace. Fails as simulate() does.

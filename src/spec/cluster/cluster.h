@@ -95,7 +95,8 @@ struct WanLink {
   // flow is about, or with connections = "auto" that as well. Laws and simulator do not look at it.
   std::string congestion_control;
   std::optional<Bytes> tcp_window;  // per connection; left out: large enough
-  // What only the emulator performs (tools/islands); the laws leave it out and say so.
+  // What only the emulator performs (tools/islands); the laws leave it out and say so, but for the trace, which the
+  // simulator plays over several iterations.
   double loss = 0;             // share of packets lost
   double loss_burst = 1;       // packets lost in a row, mean; 1: each by itself
   Seconds jitter;              // standard deviation of the latency of a packet; order is kept
@@ -238,9 +239,10 @@ void describe(Archive& a, WanLink& link) {
              "standard deviation of a packet's latency in the emulator; order is kept");
   a.optional("queue", link.queue,
              "of the emulator, in front of the bottleneck; left out: one round trip");
-  a.optional("rate_trace", link.rate_trace,
-             "CSV file time_s,rate_mbps that the emulator plays for each pair of nodes, instead of "
-             "node_pair_limit");
+  a.optional(
+      "rate_trace", link.rate_trace,
+      "CSV file time_s,rate_mbps that the emulator and simulate --iterations play for each pair "
+      "of nodes, instead of node_pair_limit");
   a.optional("price", link.price, "of bytes that cross");
   a.check(link.between.size() == 2 && link.between[0] != link.between[1], "between",
           "wanted two different datacenters", "between = [\"oregon\", \"paris\"]");

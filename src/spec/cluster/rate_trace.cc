@@ -68,6 +68,25 @@ BytesPerSecond RateTrace::rate_at(SimDuration instant) const {
   return steps_[step_at({instant.ns % period_.ns})].rate;
 }
 
+BytesPerSecond RateTrace::highest() const {
+  CHECK(!empty(), "the highest of no rate");
+  BytesPerSecond out;
+  for (const Step& step : steps_) out = std::max(out, step.rate);
+  return out;
+}
+
+std::optional<SimDuration> RateTrace::next_change(SimDuration instant) const {
+  const BytesPerSecond now = rate_at(instant);
+  const size_t here = step_at({instant.ns % period_.ns});
+  int64_t begin = instant.ns - instant.ns % period_.ns;  // of the period that the step lies in
+  for (size_t i = 1; i <= steps_.size(); ++i) {
+    const size_t next = (here + i) % steps_.size();
+    if (next == 0) begin += period_.ns;
+    if (steps_[next].rate != now) return SimDuration{begin + steps_[next].start.ns};
+  }
+  return std::nullopt;
+}
+
 double RateTrace::bytes_between(SimDuration from, SimDuration to) const {
   CHECK(!empty() && from.ns >= 0 && to >= from, "no span from {} to {} ns", from.ns, to.ns);
   const int64_t periods = to.ns / period_.ns - from.ns / period_.ns;

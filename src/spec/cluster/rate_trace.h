@@ -9,6 +9,7 @@
 //   0.5,87.5                  the last step lasts as long as the one before it
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ class RateTrace {
   // The rest needs a trace that is not empty, and instants counted from its beginning.
   BytesPerSecond mean() const;
   BytesPerSecond rate_at(SimDuration instant) const;
+  BytesPerSecond highest() const;
+  // The next instant with another rate; nothing if it never changes.
+  std::optional<SimDuration> next_change(SimDuration instant) const;
   double bytes_between(SimDuration from, SimDuration to) const;
   // When the last of `bytes` has left if the first starts at `start`; to the nearest nanosecond.
   SimDuration finish(SimDuration start, double bytes) const;

@@ -35,6 +35,19 @@ TEST(RateTrace, TheIntegralByHand) {
   EXPECT_DOUBLE_EQ(trace.rate_at(ms(4999)).value, 0);
 }
 
+TEST(RateTrace, TheNextChangeByHand) {
+  const RateTrace trace = parsed(kThree);
+  EXPECT_DOUBLE_EQ(trace.highest().value, 2e6);
+  EXPECT_EQ(trace.next_change(ms(0)), ms(1000));
+  EXPECT_EQ(trace.next_change(ms(999)), ms(1000));
+  EXPECT_EQ(trace.next_change(ms(1000)), ms(2000));
+  EXPECT_EQ(trace.next_change(ms(2500)), ms(3000)) << "it starts over";
+  EXPECT_EQ(trace.next_change(ms(7500)), ms(8000));
+  EXPECT_EQ(parsed("time_s,rate_mbps\n0,8\n1,8\n").next_change(ms(0)), std::nullopt);
+  // The last step's rate is the first one's: no change where it starts over.
+  EXPECT_EQ(parsed("time_s,rate_mbps\n0,8\n1,4\n2,8\n").next_change(ms(2500)), ms(4000));
+}
+
 TEST(RateTrace, TheFinishByHand) {
   const RateTrace trace = parsed(kThree);
   EXPECT_EQ(trace.finish(ms(0), 250e3), ms(250));

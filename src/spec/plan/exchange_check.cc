@@ -56,8 +56,8 @@ std::vector<std::string> notes_on_exchange(const Plan& plan) {
   if (!plan.replicas_lie_apart()) return {kExchangeHasNoEffect};
   if (!plan.exchange->density_changes()) return {};
   return {fmt::format(
-      "predictions count a density of {:g}, that of the first iteration; a run changes it between "
-      "{:g} and {:g} as the line's rate does",
+      "predictions count a density of {:g}, that of the first iteration, but for simulate "
+      "--iterations; a run changes it between {:g} and {:g} as the line's rate does",
       plan.exchange->density_in_use(), plan.exchange->density_range[0],
       plan.exchange->density_range[1])};
 }

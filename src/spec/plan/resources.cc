@@ -90,12 +90,12 @@ void Resources::cross_wan(int32_t from, int32_t to, double share, Route& route) 
   double lanes = 0;
   for (const NodePair& each : pairs) lanes += static_cast<double>(each.count);
   for (const NodePair& each : pairs) {
-    add_use(route,
-            find({ResourceKind::kNodePair, here, each.from, there, each.to},
-                 fmt::format("{} node {} -> {} node {}", source.datacenter, each.from,
-                             target.datacenter, each.to),
-                 pair),
-            share * static_cast<double>(each.count) / lanes);
+    const uint32_t number = find({ResourceKind::kNodePair, here, each.from, there, each.to},
+                                 fmt::format("{} node {} -> {} node {}", source.datacenter,
+                                             each.from, target.datacenter, each.to),
+                                 pair);
+    all_[number].wan = static_cast<size_t>(&link - plan_.cluster.wan.data());
+    add_use(route, number, share * static_cast<double>(each.count) / lanes);
   }
   if (!link.path_limit) return;
   add_use(
@@ -118,7 +118,7 @@ uint32_t Resources::port(ResourceKind kind, int32_t rank) {
 
 uint32_t Resources::find(const Key& key, std::string name, BytesPerSecond capacity) {
   const auto [entry, fresh] = numbers_.emplace(key, static_cast<uint32_t>(all_.size()));
-  if (fresh) all_.push_back({std::get<0>(key), std::move(name), capacity});
+  if (fresh) all_.push_back({std::get<0>(key), std::move(name), capacity, {}});
   return entry->second;
 }
 

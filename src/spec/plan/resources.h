@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -39,6 +40,8 @@ struct Resource {
   ResourceKind kind = ResourceKind::kPath;
   std::string name;  // "rank 3, network out", "oregon node 0 -> paris node 1", "oregon -> paris"
   BytesPerSecond capacity;
+  // Of a node pair: its link, counted in the cluster's list of them.
+  std::optional<size_t> wan = {};
 };
 
 // Of each byte that is sent, `share` bytes pass the resource.

@@ -105,8 +105,9 @@ std::string command_line(const std::string& verb, const InputOptions& in) {
   return out;
 }
 
-Result<sim::Simulation> predict(const plan::Plan& plan, int64_t iterations, std::string command) {
-  sim::Simulation simulation = TRY(sim::simulate(plan, {.iterations = iterations}));
+Result<sim::Simulation> predict(const plan::Plan& plan, const sim::Options& options,
+                                std::string command) {
+  sim::Simulation simulation = TRY(sim::simulate(plan, options));
   simulation.trace.header.command = std::move(command);
   simulation.trace.header.version = version();
   return simulation;

@@ -31,6 +31,7 @@ Result<plan::Job> load_job(const InputOptions& in);
 std::string command_line(const std::string& verb, const InputOptions& in);
 
 // Simulates, and says in the Trace by what command and version.
-Result<sim::Simulation> predict(const plan::Plan& plan, int64_t iterations, std::string command);
+Result<sim::Simulation> predict(const plan::Plan& plan, const sim::Options& options,
+                                std::string command);
 
 }  // namespace tombolo::command

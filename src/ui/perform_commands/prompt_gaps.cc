@@ -178,8 +178,8 @@ Status place_gaps(const TrainOptions& options, const plan::Plan& plan, join::Run
     prompts.guard_ns = round_to_ns(plan.prefill->guard).ns;
     prompts.within_ns = round_to_ns(plan.prefill->ttft_max).ns;
   }
-  const sim::Simulation steady =
-      TRY(command::predict(plan, kIterations, command::command_line("simulate", options.in)));
+  const sim::Simulation steady = TRY(command::predict(
+      plan, {.iterations = kIterations}, command::command_line("simulate", options.in)));
   std::vector<prefill::RankPlan> plans = TRY(prefill::rank_plans(steady.trace));
   for (int32_t rank = 0; rank < std::ssize(plans); ++rank) {
     const bool answers = load || join::pipeline_of(prompts, rank);

@@ -356,7 +356,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   const auto islands = TRY(cluster::islands_of_environment());
   const std::string predicted_path = options.out + "/predicted.jsonl";
   const sim::Simulation prediction =
-      TRY(command::predict(plan, 1, command::command_line("simulate", options.in)));
+      TRY(command::predict(plan, {}, command::command_line("simulate", options.in)));
   SystemClock clock;
   command::ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
   line.note(fmt::format("predicted iteration: {} (stage times: {})",

@@ -26,13 +26,14 @@ namespace tombolo::predict_commands {
 struct SimulateOptions {
   command::InputOptions in;
   int iterations = 1;
-  std::string out;        // Trace
-  std::string policy;     // replaces the schedule: a name, or "best"; empty: as it stands
-  bool no_split = false;  // best: gradients of inputs and weights stay together
-  bool prove = false;     // best: say whether anything is shorter
-  std::string measured;   // best: Trace from which stage times are taken
-  bool strands = false;   // co-execute pairs of passes, as strands of a layer take them
-  std::string out_plan;   // Plan
+  bool over_time = false;  // iterations were asked for: what changes between them changes
+  std::string out;         // Trace
+  std::string policy;      // replaces the schedule: a name, or "best"; empty: as it stands
+  bool no_split = false;   // best: gradients of inputs and weights stay together
+  bool prove = false;      // best: say whether anything is shorter
+  std::string measured;    // best: Trace from which stage times are taken
+  bool strands = false;    // co-execute pairs of passes, as strands of a layer take them
+  std::string out_plan;    // Plan
   bool ascii = false;
   bool check = false;
   std::string prefill;         // recorded requests for the model of [prefill]; empty: none

@@ -19,6 +19,7 @@
 #include "ui/command/words.h"
 #include "ui/predict_commands/policy_choice.h"
 #include "ui/predict_commands/predict_commands.h"
+#include "ui/predict_commands/simulate_over_time.h"
 #include "ui/predict_commands/simulate_prefill.h"
 
 namespace tombolo::predict_commands {
@@ -57,14 +58,17 @@ double busy_both_ways(const std::vector<trace::WanUse>& wan, const cluster::WanL
 }
 
 void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
-                        const std::vector<trace::WanUse>& wan) {
+                        const std::vector<trace::WanUse>& wan, const sim::Options& options) {
   std::string ignored;
   const auto ignore = [&](bool given, const char* what) {
     if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
   };
   ignore(link.loss > 0, "loss");
   ignore(link.jitter.value > 0, "jitter");
-  ignore(!link.rate_trace.empty(), "rate_trace");
+  if (!link.rate_trace.empty() && options.rates.empty()) {
+    out << fmt::format("  note: {} - {}: rate_trace counts with --iterations\n", link.between[0],
+                       link.between[1]);
+  }
   if (!ignored.empty()) {
     out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
                        link.between[0], link.between[1]);
@@ -97,7 +101,8 @@ bool has_pairs(const plan::Plan& plan) {
   return !plan.pairs.empty() && traits_of(plan.parallelism.schedule).has(layout::kPairs);
 }
 
-void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
+void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation,
+                const sim::Options& options) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
@@ -128,7 +133,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                        brief(peak.capacity), peak.rank);
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
-    print_notes_on_wan(out, link, simulation.breakdown.wan);
+    print_notes_on_wan(out, link, simulation.breakdown.wan, options);
   }
   if (const std::string note = ledger::note_on_tied_ends(plan); !note.empty()) {
     out << "  note: " << note << "\n";
@@ -233,8 +238,11 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                                      : TRY(choose_policy(options));
   if (as_it_stands && options.strands) chosen = TRY(with_strands(options, std::move(chosen.plan)));
   const plan::Plan& plan = chosen.plan;
-  const sim::Simulation simulation =
-      TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
+  const sim::Options simulated = TRY(read_over_time(options, plan));
+  const bool over_time = is_over_time(plan, simulated);
+  std::string line = simulate_command_line(options);
+  if (over_time) line += fmt::format(" --iterations {}", options.iterations);
+  const sim::Simulation simulation = TRY(command::predict(plan, simulated, std::move(line)));
   std::optional<sim::Check> check;
   if (options.check) check = TRY(sim::check_trace(plan, simulation.trace));
   std::optional<prefill_sim::PrefillReport> prefill;
@@ -246,7 +254,8 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
 
   if (!options.json) {
-    print_text(out, plan, simulation);
+    print_text(out, plan, simulation, simulated);
+    if (over_time) print_over_time(out, plan, simulated, simulation);
     print_policy(out, chosen);
     if (check) print_check(out, *check);
     if (prefill) print_prefill(out, plan, *prefill);
@@ -278,6 +287,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
   if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
   if (prefill) add_prefill(answer, *prefill);
+  if (over_time) answer.emplace_back("over_time", over_time_json(plan, simulated, simulation));
   command::print_json(out, answer);
   return judge(check);
 }
@@ -289,8 +299,13 @@ command::Command add_simulate(CLI::App& app) {
             "tombolo simulate examples/toy/job.toml --ascii"});
   command::add_input(words, options->in);
   command::heading(words, command::kPredicted);
-  words->add_option("--iterations", options->iterations, "how many to simulate")
-      ->check(CLI::Range(1, 1000000));
+  words
+      ->add_option(
+          "--iterations", options->iterations,
+          "how many to simulate, one after the other: over the rate_trace of WAN links, and "
+          "with density = \"auto\" as a run changes it")
+      ->check(CLI::Range(1, 1000000))
+      ->each([options](const std::string&) { options->over_time = true; });
   CLI::Option* policy = command::suggestions(
       words->add_option("--policy", options->policy,
                         "another schedule than the job's, or best, which searches"),
