@@ -86,7 +86,8 @@ DeviceConstants device_constants(const cluster::Device& device, std::vector<std:
   for (const DeviceConstants& file : files) {
     if (file.name == name || contains(file.devices, name)) return file;
   }
-  // Devices of one generation are near in peak and bandwidth, and behave alike.
+  // Devices of one generation are near in peak and bandwidth, and behave alike; but for GeForce cards, whose peak is
+  // half of what their products could reach, so that others reach less of theirs.
   const auto distance = [&](const DeviceConstants& file) {
     const Result<cluster::Device> known = cluster::catalog_device(file.devices.front());
     CHECK(known.has_value(), "constants of {} name no device of the catalog", file.name);
@@ -95,7 +96,8 @@ DeviceConstants device_constants(const cluster::Device& device, std::vector<std:
   };
   const DeviceConstants* nearest = &files.front();
   for (const DeviceConstants& file : files) {
-    if (distance(file) < distance(*nearest)) nearest = &file;
+    const bool geforce = file.devices.front().starts_with("rtx-");
+    if (!geforce && distance(file) < distance(*nearest)) nearest = &file;
   }
   assumed.push_back(fmt::format("no constants are known for {}: those of {}, the nearest in speed",
                                 device.name, nearest->name));

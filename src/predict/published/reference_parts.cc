@@ -52,23 +52,26 @@ cluster::Cluster machines(cluster::Device device, int64_t devices, BytesPerSecon
   const std::string& name = device.name;
   const bool rack = name.starts_with("gb");
   const bool volta = name.starts_with("v100");
+  const bool geforce = name.starts_with("rtx-");
   const bool hopper = name.starts_with("h");
   const bool blackwell = rack || name.starts_with("b");
   cluster::Datacenter site;
   site.name = "site";
-  site.devices_per_node = std::gcd(devices, rack || volta ? 4 : 8);
+  site.devices_per_node = std::gcd(devices, rack || volta || geforce ? 4 : 8);
   site.nodes = devices / site.devices_per_node;
   // A GB200 NVL72 joins 72 devices, of which runs on powers of two take 64.
-  site.scale_up.domain = rack ? 64 : volta ? 4 : 8;
+  site.scale_up.domain = rack ? 64 : volta || geforce ? 4 : 8;
   site.scale_up.bandwidth = blackwell ? 900_GBps : hopper ? 450_GBps : volta ? 150_GBps : 300_GBps;
   site.scale_out.bandwidth = per_device;
   site.device = std::move(device);
   return cluster::Cluster{{std::move(site)}, {}};
 }
 
-// InfiniBand or RoCE port of one device: A100 200 Gbps, Hopper and Blackwell 400, GB300 800.
+// InfiniBand or RoCE port of one device: A100 200 Gbps, Hopper and Blackwell 400, GB300 800. Of GeForce cards
+// four share a card of 100 Gbps.
 BytesPerSecond port_of(const std::string& device) {
-  return device.starts_with("v100")                                 ? 100_Gbps
+  return device.starts_with("rtx-")                                 ? 25_Gbps
+         : device.starts_with("v100")                               ? 100_Gbps
          : device.starts_with("a100") || device.starts_with("a800") ? 200_Gbps
          : device == "gb300"                                        ? 800_Gbps
                                                                     : 400_Gbps;
@@ -140,7 +143,11 @@ cluster::Datacenter machines_as_sold(const cluster::Device& device, int64_t devi
       detail::machines(device, devices, detail::port_of(device.name)).datacenters[0];
   const std::string& name = device.name;
   // Without NVLink, PCIe 4.0 x16; the NVLink of an A800 is cut to 400 GB/s both ways.
-  if (name == "a40-48g" || name == "l40s") site.scale_up.bandwidth = 32_GBps;
+  const bool pcie4 =
+      name == "a40-48g" || name == "l40s" || name == "rtx-3090" || name == "rtx-4090";
+  if (pcie4) site.scale_up.bandwidth = 32_GBps;
+  if (name == "rtx-2080-ti") site.scale_up.bandwidth = 16_GBps;  // 3.0
+  if (name == "rtx-5090") site.scale_up.bandwidth = 64_GBps;     // 5.0
   if (name == "a800-80g") site.scale_up.bandwidth = 200_GBps;
   return site;
 }

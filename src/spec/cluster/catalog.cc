@@ -56,6 +56,16 @@ std::vector<Device> make_catalog() {
       // NVIDIA V100 SXM2 datasheet (2020): 125 TFLOPS fp16, HBM2 900 GB/s.
       accelerator("v100-32g", 125_TFLOPS, kNoFp8, 32_GiB, 900_GBps, 0.45),
       accelerator("v100-16g", 125_TFLOPS, kNoFp8, 16_GiB, 900_GBps, 0.45),
+      // GeForce cards: products of 16 bits that add up in 32, dense, which they do at half of the rate of
+      // sums in 16 bits. NVIDIA Turing architecture whitepaper (2018), RTX 2080 Ti Founders Edition: 56.9
+      // TFLOPS fp16, 11 GB GDDR6 at 616 GB/s.
+      accelerator("rtx-2080-ti", 56.9_TFLOPS, kNoFp8, 11_GiB, 616_GBps, 0.5),
+      // NVIDIA Ampere GA102 architecture whitepaper (2020): 71 TFLOPS bf16, 24 GB GDDR6X at 936 GB/s.
+      accelerator("rtx-3090", 71_TFLOPS, kNoFp8, 24_GiB, 936_GBps, 0.5),
+      // NVIDIA Ada architecture whitepaper (2022): 165.2 TFLOPS bf16 and 330.3 fp8, 24 GB GDDR6X at 1008 GB/s.
+      accelerator("rtx-4090", 165.2_TFLOPS, 330.3_TFLOPS, 24_GiB, 1008_GBps, 0.5),
+      // NVIDIA RTX Blackwell architecture whitepaper (2025): 209.5 TFLOPS bf16 and 419 fp8, 32 GB GDDR7 at 1792 GB/s.
+      accelerator("rtx-5090", 209.5_TFLOPS, 419_TFLOPS, 32_GiB, 1792_GBps, 0.5),
       // One core of an AMD EPYC with AVX-512 and OpenBLAS: 90 GFLOPS in fp32, of which a stage of
       // examples/two-datacenters reaches three quarters. A rough figure; train with a profile.
       Device{.name = "cpu",
@@ -73,16 +83,18 @@ const std::vector<Device>& catalog() {
   return devices;
 }
 
-// People write A100, a100_80gb, H100-80GB, NVIDIA B200: lower case, one kind of hyphen, no maker,
-// and the size as in "80g".
+// People write A100, a100_80gb, H100-80GB, NVIDIA B200, GeForce RTX 4090: lower case, one kind of hyphen,
+// no maker, and the size as in "80g".
 std::string normal(std::string_view written) {
   std::string name;
   for (const char c : written) {
     const bool separates = c == '_' || c == ' ' || c == '-';
     name += separates ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }
-  constexpr std::string_view kMaker = "nvidia-";
-  if (name.starts_with(kMaker)) name.erase(0, kMaker.size());
+  for (const std::string_view maker : {"nvidia-", "geforce-"}) {
+    if (name.starts_with(maker)) name.erase(0, maker.size());
+  }
+  if (name == "rtx-2080ti") name = "rtx-2080-ti";
   if (name.ends_with("gb")) name.pop_back();
   return name;
 }
@@ -123,7 +135,7 @@ std::vector<std::string> catalog_names() {
 bool multiplies_bf16(const Device& device) {
   std::string_view name = device.name;
   if (name.starts_with(kEmulated)) name.remove_prefix(kEmulated.size());
-  return family(name) != "v100";
+  return family(name) != "v100" && family(name) != "rtx-2080-ti";
 }
 
 Result<Device> catalog_device(const std::string& name) {

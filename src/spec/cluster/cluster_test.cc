@@ -86,11 +86,13 @@ TEST(Catalog, LeavesAReserveToTheFramework) {
 
 TEST(Catalog, UnderstandsWhatPeopleWrite) {
   const std::pair<const char*, const char*> spellings[] = {
-      {"A100", "a100-80g"},      {"a100_80gb", "a100-80g"},
-      {"a100_40gb", "a100-40g"}, {"H100-80GB", "h100-80g"},
-      {"h100", "h100-80g"},      {"NVIDIA H200", "h200"},
-      {"B200-180GB", "b200"},    {"GB300", "gb300"},
-      {"V100-16GB", "v100-16g"}, {"emulated:A40", "emulated:a40-48g"}};
+      {"A100", "a100-80g"},          {"a100_80gb", "a100-80g"},
+      {"a100_40gb", "a100-40g"},     {"H100-80GB", "h100-80g"},
+      {"h100", "h100-80g"},          {"NVIDIA H200", "h200"},
+      {"B200-180GB", "b200"},        {"GB300", "gb300"},
+      {"V100-16GB", "v100-16g"},     {"emulated:A40", "emulated:a40-48g"},
+      {"RTX 4090", "rtx-4090"},      {"NVIDIA GeForce RTX 3090", "rtx-3090"},
+      {"rtx_2080ti", "rtx-2080-ti"}, {"RTX-5090-32GB", "rtx-5090"}};
   for (const auto& [written, name] : spellings) {
     const Result<Device> device = catalog_device(written);
     ASSERT_TRUE(device) << written;
@@ -106,6 +108,13 @@ TEST(Catalog, KnowsWhoCountsInEightBits) {
   EXPECT_EQ(catalog_device("h100-80g")->peak_fp8, 1979_TFLOPS);
   EXPECT_EQ(catalog_device("gb200")->peak_fp8, 5000_TFLOPS);
   EXPECT_EQ(catalog_device("a100-80g")->peak_fp8, std::nullopt);
+  EXPECT_EQ(catalog_device("rtx-4090")->peak_fp8, 330.3_TFLOPS);
+}
+
+TEST(Catalog, KnowsWhoMultipliesInBf16) {
+  EXPECT_FALSE(multiplies_bf16(*catalog_device("v100-32g")));
+  EXPECT_FALSE(multiplies_bf16(*catalog_device("emulated:RTX 2080 Ti")));
+  EXPECT_TRUE(multiplies_bf16(*catalog_device("rtx-3090")));
 }
 
 constexpr const char* kTwo = R"(
