@@ -12,6 +12,11 @@
 namespace tombolo {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                const std::string& message);
+
+// Called with the text of a failed check, before the process is aborted. It may throw: where this code
+// is a guest in another program, an exception says it better than its end. Null: none, as at first.
+using OnFailedCheck = void (*)(const std::string& text);
+void on_failed_check(OnFailedCheck handler);
 }  // namespace tombolo
 
 #define TOMBOLO_CHECK(condition, ...)                                                    \

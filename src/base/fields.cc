@@ -68,19 +68,22 @@ void FieldReader::missing(std::string_view key) {
       Error{ErrorCode::kUnusable,
             fmt::format("{}: {} is missing", at, path_to(key)),
             {},
-            near.empty() || near == key ? "" : fmt::format("\"{}\" instead of \"{}\"", key, near)};
+            near.empty() || near == key ? "" : fmt::format("\"{}\" instead of \"{}\"", key, near),
+            {.file = file_, .line = table_.line, .key = path_to(key)}};
 }
 
 void FieldReader::wrong(const Value& value, std::string_view key, std::string why,
                         std::string hint) {
   if (!ok()) return;
   const std::string at = value.line ? fmt::format("{}:{}", file_, value.line) : file_;
-  std::string shown = to_json(value, -1);
+  const std::string whole = to_json(value, -1);
+  std::string shown = whole;
   if (shown.size() > 80) shown = shown.substr(0, 77) + "...";
   *error_ = Error{ErrorCode::kUnusable,
                   fmt::format("{}: {} = {}: {}", at, path_to(key), shown, why),
                   {},
-                  std::move(hint)};
+                  std::move(hint),
+                  {.file = file_, .line = value.line, .key = path_to(key), .value = whole}};
 }
 
 void FieldReader::wrong_kind(const Value& value, std::string_view key, const char* wanted) {
@@ -92,8 +95,11 @@ void FieldReader::check(bool condition, std::string_view key, std::string_view w
   if (condition || !ok()) return;
   if (const Value* value = table_.find(key)) return wrong(*value, key, std::string(why), hint);
   const std::string at = table_.line ? fmt::format("{}:{}", file_, table_.line) : file_;
-  *error_ = Error{
-      ErrorCode::kUnusable, fmt::format("{}: {}: {}", at, path_to(key), why), {}, std::move(hint)};
+  *error_ = Error{ErrorCode::kUnusable,
+                  fmt::format("{}: {}: {}", at, path_to(key), why),
+                  {},
+                  std::move(hint),
+                  {.file = file_, .line = table_.line, .key = path_to(key)}};
 }
 
 void FieldReader::refuse(std::string_view key, std::string_view why, std::string hint) {

@@ -41,7 +41,8 @@ Error file_error(const std::string& path, const char* doing, int error) {
   return {ErrorCode::kUnusable,
           fmt::format("{}: cannot {}: {}", path, doing, std::strerror(error)),
           {},
-          hint_for(error)};
+          hint_for(error),
+          {.file = path}};
 }
 
 std::string folder_of(const std::string& path) {

@@ -128,7 +128,11 @@ Json convert(const Value& value) {
 Result<Value> parse_json(std::string_view text, const std::string& name, int line) {
   Builder builder;
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
-    return unusable(fmt::format("{}:{}: {}", name, line, builder.problem()));
+    return fail({ErrorCode::kUnusable,
+                 fmt::format("{}:{}: {}", name, line, builder.problem()),
+                 {},
+                 {},
+                 {.file = name, .line = static_cast<int>(line)}});
   }
   Value value = builder.take();
   value.line = line;

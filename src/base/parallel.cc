@@ -4,20 +4,42 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/interruption.h"
 
 namespace tombolo {
 
 void parallel_for(size_t count, int threads, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next{0};
+  std::mutex one_at_a_time;
+  std::exception_ptr first;
   const auto take = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (size_t i = next++; i < count; i = next++) {
+        stop_if_interrupted();
+        work(i);
+      }
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(one_at_a_time);
+      if (!first) first = std::current_exception();
+    }
   };
+  Interruption* const interruption = Interruption::of_this_thread();
   std::vector<std::thread> helpers;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) helpers.emplace_back(take);
+  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) {
+    helpers.emplace_back([&] {
+      const Interruption::Watched watched(interruption);
+      take();
+    });
+  }
   take();
   for (std::thread& helper : helpers) helper.join();
+  if (first) std::rethrow_exception(first);
 }
 
 // It has the mask of its parent, from its first instruction on.

@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "base/interruption.h"
 
 namespace tombolo {
 namespace {
@@ -35,6 +38,31 @@ TEST(ParallelFor, HelpersWorkAtTheSameTime) {
     while (here < 2) std::this_thread::yield();
   });
   EXPECT_EQ(here, 2);
+}
+
+TEST(ParallelFor, ThrowsWhatWorkThrows) {
+  for (const int threads : {1, 3}) {
+    std::atomic<int> begun{0};
+    const auto fail_at_second = [&](size_t i) {
+      ++begun;
+      if (i == 1) throw std::runtime_error("second");
+    };
+    EXPECT_THROW(parallel_for(100'000, threads, fail_at_second), std::runtime_error);
+    EXPECT_LT(begun, 100'000);
+  }
+}
+
+TEST(ParallelFor, HelpersAreInterruptedWithTheirCaller) {
+  Interruption interruption;
+  const Interruption::Watched watched(&interruption);
+  std::atomic<int> here{0}, done{0};
+  const auto work = [&](size_t) {  // the two first, together
+    if (++here == 2) interruption.ask();
+    while (here < 2) std::this_thread::yield();
+    ++done;
+  };
+  EXPECT_THROW(parallel_for(1000, 2, work), Interrupted);
+  EXPECT_LE(done, 3);
 }
 
 TEST(Threads, ZeroMeansAsManyAsThereAre) {

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <vector>
+
+#include "base/check.h"
 
 namespace tombolo {
 namespace {
@@ -62,18 +65,37 @@ bool comes_once(int fd) {
          !S_ISBLK(about.st_mode);
 }
 
+// By name; of one name the last counts.
+thread_local std::vector<std::pair<std::string, int>> given;
+
+int opened_again(int memory) {
+  return open(fmt::format("/proc/self/fd/{}", memory).c_str(), O_RDONLY | O_CLOEXEC);
+}
+
 }  // namespace
+
+GivenInput::GivenInput(std::string name, std::string_view text)
+    : name_(std::move(name)), memory_(memfd_create("given", MFD_CLOEXEC)) {
+  CHECK(memory_ >= 0 && write_all(memory_, text.data(), text.size()),
+        "{} bytes in memory: errno {}", text.size(), errno);
+  given.emplace_back(name_, memory_);
+}
+
+GivenInput::~GivenInput() {
+  std::erase(given, std::pair(name_, memory_));
+  close(memory_);
+}
 
 int open_input(const std::string& path, int64_t limit) {
   static std::mutex one_at_a_time;
   static std::map<std::string, int> kept;
-  const auto again = [](int memory) {
-    return open(fmt::format("/proc/self/fd/{}", memory).c_str(), O_RDONLY | O_CLOEXEC);
-  };
+  for (auto each = given.rbegin(); each != given.rend(); ++each) {
+    if (each->first == path) return opened_again(each->second);
+  }
   const bool is_stdin = path == "-";
   {
     const std::lock_guard lock(one_at_a_time);
-    if (const auto found = kept.find(path); found != kept.end()) return again(found->second);
+    if (const auto found = kept.find(path); found != kept.end()) return opened_again(found->second);
   }
   const int fd = is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 || (!is_stdin && !comes_once(fd))) return fd;
@@ -81,7 +103,7 @@ int open_input(const std::string& path, int64_t limit) {
   closed(fd);
   if (memory < 0) return -1;
   const std::lock_guard lock(one_at_a_time);
-  return again(kept.emplace(path, memory).first->second);
+  return opened_again(kept.emplace(path, memory).first->second);
 }
 
 bool has_no_folder(const std::string& path) {

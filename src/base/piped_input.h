@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -15,6 +16,20 @@ namespace tombolo {
 // As open(2) for reading, at the beginning; -1 with errno where that fails. "-" is standard input. Of
 // what comes only once at most `limit` bytes and one more are kept.
 int open_input(const std::string& path, int64_t limit);
+
+// A text that stands for a file of this name, for readers on this thread and as long as the object lives: a job of another
+// program's memory. The name should be none of a file, as "<job>" is.
+class GivenInput {
+ public:
+  GivenInput(std::string name, std::string_view text);
+  ~GivenInput();
+  GivenInput(const GivenInput&) = delete;
+  GivenInput& operator=(const GivenInput&) = delete;
+
+ private:
+  const std::string name_;
+  int memory_ = -1;
+};
 
 // What does not lie in a folder, so that names in it are those of the working folder: "-", /dev/fd/63.
 bool has_no_folder(const std::string& path);

@@ -28,11 +28,20 @@ enum class ErrorCode {
   kLostPeer = 4,    // another rank went away. Exits with 1.
 };
 
+// Where in a file an error is; empty or 0 where that is not known. The message says it, too.
+struct ErrorPlace {
+  std::string file = {};
+  int line = 0;
+  std::string key = {};    // "cluster.wan[0].node_pair_limit"
+  std::string value = {};  // as JSON
+};
+
 struct Error {
   ErrorCode code = ErrorCode::kFailed;
   std::string message;
   std::vector<std::string> context;  // "while reading ...", innermost first
   std::string hint;                  // what to try; empty where there is nothing to say
+  ErrorPlace place = {};
 
   // Adds what the caller was doing, as a phrase that follows "while".
   Error&& during(std::string doing) && {

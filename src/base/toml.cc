@@ -69,9 +69,12 @@ Result<Value> parse_toml(std::string_view text, const std::string& name) {
   toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return unusable(fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
-                                error.source().begin.column, error.description()),
-                    "checking quotes, brackets and = on this line (TOML 1.0)");
+    return fail({ErrorCode::kUnusable,
+                 fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
+                             error.source().begin.column, error.description()),
+                 {},
+                 "checking quotes, brackets and = on this line (TOML 1.0)",
+                 {.file = name, .line = static_cast<int>(error.source().begin.line)}});
   }
   return convert(parsed.table(), name, 0);
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/interruption.h"
 #include "predict/engine/event_queue.h"
 #include "predict/engine/fluid.h"
 
@@ -64,6 +65,7 @@ class Interpreter {
     start_computations();
     watch_flows();
     while (!queue_.empty()) {
+      if (queue_.popped() % 4096 == 0) stop_if_interrupted();
       handle(queue_.pop());
       start_computations();
       watch_flows();
@@ -543,6 +545,7 @@ graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leave
     for (Node& node : graph.nodes) forget_carried(node);
     graph.nodes.reserve(once * static_cast<size_t>(times));
     for (int64_t i = 1; i < times; ++i) {
+      stop_if_interrupted();
       for (size_t n = 0; n < once; ++n) {
         Node& node = graph.nodes.emplace_back(graph.nodes[n]);
         set_iteration(node, i + 1);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/interruption.h"
 #include "base/parallel.h"
 #include "predict/sim/density_steering.h"
 #include "predict/sim/equal_pipelines.h"
@@ -267,7 +268,10 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
   size_t nodes = 0;
   for (const graph::Graph& graph : graphs) nodes += graph.nodes.size();
   intervals.reserve(nodes);
-  for (const graph::Graph& graph : graphs) add_intervals(plan, graph, execution, passes, intervals);
+  for (const graph::Graph& graph : graphs) {
+    stop_if_interrupted();
+    add_intervals(plan, graph, execution, passes, intervals);
+  }
   return intervals;
 }
 

@@ -1,0 +1,67 @@
+// Stopping a computation from another thread, in a program that lives on: a guest in a Python interpreter, whose user pressed
+// Ctrl-C. (The program `tombolo` has no Interruption: a signal ends it, or stop_signals.h keeps it.)
+//
+//   Interruption interruption;
+//   std::thread worker([&] {
+//     const Interruption::Watched watched(&interruption);
+//     answer = search();  // throws Interrupted, or answers with the best so far
+//   });
+//   interruption.ask();
+//
+// Where a search can answer with the best so far, it says so by an Interruption::Heeded and looks at asked(). All other work ends
+// by an exception at the next place that calls stop_if_interrupted(): loops that threads share, simulations. A second ask() ends
+// searches in the same way.
+#pragma once
+
+#include <atomic>
+
+namespace tombolo {
+
+struct Interrupted {};  // thrown
+
+class Interruption {
+ public:
+  void ask() { ++asked_; }
+  bool asked() const { return asked_ > 0; }
+  // Some search was asked, and has answered with the best so far.
+  bool heeded() const { return heeded_; }
+
+  static Interruption* of_this_thread();  // null: none
+
+  // For as long as it lives this thread's work, and the loops that it shares with others, may be interrupted.
+  class Watched {
+   public:
+    explicit Watched(Interruption* interruption);  // null: by nothing
+    ~Watched();
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+
+   private:
+    Interruption* const before_;
+  };
+
+  // A search that answers with the best so far when it is asked; what was asked of it is done then. Of nothing (null), it does
+  // nothing.
+  class Heeded {
+   public:
+    explicit Heeded(Interruption* interruption);
+    ~Heeded();
+    Heeded(const Heeded&) = delete;
+    Heeded& operator=(const Heeded&) = delete;
+    bool asked() const { return interruption_ != nullptr && interruption_->asked(); }
+
+   private:
+    Interruption* const interruption_;
+  };
+
+ private:
+  friend void stop_if_interrupted();
+  std::atomic<int> asked_{0};
+  std::atomic<int> searches_{0};  // that heed it
+  std::atomic<bool> heeded_{false};
+};
+
+// Throws Interrupted where this thread's work is asked to stop, and no search heeds that.
+void stop_if_interrupted();
+
+}  // namespace tombolo
