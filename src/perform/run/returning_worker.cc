@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/stop_signals.h"
 #include "perform/run/child_process.h"
-#include "perform/run/stop_signals.h"
 
 namespace tombolo::run {
 namespace {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/stop_signals.h"
 #include "perform/run/child_process.h"
-#include "perform/run/stop_signals.h"
 
 namespace tombolo::run {
 namespace {

@@ -19,10 +19,10 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "base/stop_signals.h"
 #include "perform/join/control_message.h"
 #include "perform/run/launcher.h"
 #include "perform/run/profile.h"
-#include "perform/run/stop_signals.h"
 #include "perform/run/workers.h"
 #include "perform/state/checkpoint.h"
 #include "perform/state/state_reader.h"
@@ -523,7 +523,7 @@ TEST_F(Launching, AFullDiskForTheTraceLeavesNoPart) {
 }
 
 TEST_F(Launching, AnInterruptedRunStopsInOrder) {
-  run::StopSignals signals;
+  StopSignals signals;
   options_.stop = &signals.flag();
   bool interrupted = false;
   options_.on_progress = [&](const observe::Progress&) {

@@ -11,11 +11,11 @@
 #include <iostream>
 
 #include "base/json.h"
+#include "base/stop_signals.h"
 #include "perform/join/rendezvous.h"
 #include "perform/join/run_prompts.h"
 #include "perform/run/profile.h"
 #include "perform/run/rank_session.h"
-#include "perform/run/stop_signals.h"
 #include "perform/run/worker_placement.h"
 #include "perform/stage/perform.h"
 #include "perform/stage/prompt_load.h"
@@ -123,7 +123,7 @@ run::RankEnd run(Arguments& arguments) {
   signal(SIGINT, SIG_IGN);
   signal(SIGALRM, on_alarm);
   signal(SIGTERM, on_terminate);
-  if (!run::outlives_terminal()) signal(SIGHUP, on_terminate);
+  if (!outlives_terminal()) signal(SIGHUP, on_terminate);
   if (Status status = complete(arguments); !status) return {std::move(status)};
   run::RankSessionOptions& session = arguments.session;
   session.stuck_max = kStuckMax;

@@ -1,7 +1,5 @@
 #include "ui/command/input.h"
 
-#include <iostream>
-
 #include "base/file.h"
 #include "decide/across/exchange_choice.h"
 #include "predict/cost/memory_remedy.h"
@@ -10,6 +8,7 @@
 #include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
+#include "ui/command/caller.h"
 
 namespace tombolo::command {
 namespace {
@@ -32,7 +31,7 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
 }
 
 void print_notes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) std::cerr << "note: " << note << "\n";
+  for (const std::string& each : notes) note(each);
 }
 
 // What does not fit, with changes that were tried, where there are any.

@@ -12,7 +12,7 @@
 namespace tombolo::command {
 
 // A job or a Plan file, whichever it is, with the replacements applied and the memory checked. What of a
-// job has no effect goes to stderr.
+// job has no effect is a note (caller.h).
 Result<plan::Plan> load_plan(const InputOptions& in);
 
 // The same, where the schedule is still to be chosen: nothing is built or checked.
@@ -23,7 +23,7 @@ Result<plan::Plan> open_plan(const InputOptions& in);
 Result<plan::Job> read_job(const std::string& path);
 
 // As a job, of a Plan too (spec/plan/job_value.h), with the replacements applied: for those who
-// price it anew. What is left out of it goes to stderr.
+// price it anew. What is left out of it is a note.
 Result<plan::Job> load_job(const InputOptions& in);
 
 // The command that makes the same prediction again. Names of outputs stay out of it, so that the

@@ -1,8 +1,8 @@
 // Processes that answer one command together, as mpirun starts them.
 //
 // The program `tombolo` is alone, and links no MPI, so that it starts in milliseconds. Where mpirun
-// started several of it, `tombolo sweep` becomes its sibling `tombolo-mpi` (sweep_mpi_main.cc),
-// which is a crew over MPI.
+// started several of it, `tombolo sweep` becomes its sibling `tombolo-mpi` (ui/cli/mpirun.h,
+// sweep_mpi_main.cc), which is a crew over MPI.
 #pragma once
 
 #include <string>
@@ -22,12 +22,5 @@ class Crew {
   // On rank 0 the texts of all ranks, in their order; elsewhere nothing.
   virtual std::vector<std::string> gather(std::string text) = 0;
 };
-
-// Whether mpirun started several of this process.
-bool mpirun_started_several();
-
-// Becomes `tombolo-mpi` with the same arguments. Returns only when that fails; of all ranks the
-// first says why.
-Error become_crew(char** argv);
 
 }  // namespace tombolo::decide_commands

@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/stop_signals.h"
 #include "perform/generate/front_message.h"
 #include "perform/join/run_prompts.h"
 #include "perform/join/security.h"
 #include "perform/link/handshake.h"
 #include "perform/run/child_process.h"
-#include "perform/run/stop_signals.h"
 #include "perform/transport/address.h"
 #include "perform/weights/weight_folder.h"
 #include "ui/command/answer.h"
@@ -149,7 +149,7 @@ void say_ready(const DecodeOptions& options, const transport::Address& at, const
 }  // namespace
 
 Status decode(const DecodeOptions& options, std::ostream& out) {
-  run::StopSignals signals(run::SecondSignal::kEnds);
+  StopSignals signals(SecondSignal::kEnds);
   transport::Address at = TRY(during(transport::parse_address(options.listen), "reading --listen"));
   TRY(join::credentials_of({options.credentials, options.plain_tcp}));
   TRY(weights::WeightFolder::open(options.weights));

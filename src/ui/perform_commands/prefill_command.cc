@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/stop_signals.h"
 #include "perform/join/run_prompts.h"
-#include "perform/run/stop_signals.h"
 #include "perform/text/text_encoder.h"
 #include "perform/weights/text_ends.h"
 #include "perform/weights/weight_folder.h"
@@ -231,7 +231,7 @@ std::string PrefillOptions::tokenizer_path() const {
 }
 
 Status prefill(const PrefillOptions& options, std::ostream& out) {
-  run::StopSignals signals(run::SecondSignal::kEnds);
+  StopSignals signals(SecondSignal::kEnds);
   const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
   serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
   if (options.runs.size() > 1 && !options.decode.empty())

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/fields.h"
+#include "base/stop_signals.h"
 #include "base/text_table.h"
 #include "base/toml.h"
 #include "perform/join/security.h"
-#include "perform/run/stop_signals.h"
 #include "perform/transport/probe.h"
 #include "spec/cluster/cluster.h"
 #include "spec/cluster/islands.h"
@@ -109,7 +109,7 @@ Status listen(const ProbeCommandOptions& options, transport::Endpoint::Options e
                      endpoint.identity.token.hex())
       << std::flush;
   std::cerr << fmt::format("waits at {} for {}\n", here.text(), format(options.wait));
-  run::StopSignals signals(run::SecondSignal::kEnds);
+  StopSignals signals(SecondSignal::kEnds);
   return server->serve(clock.now() + round_to_ns(options.wait), &signals.flag());
 }
 
@@ -142,7 +142,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
                               .rounds = options.rounds};
   if (!options.connections.empty()) ask.connections = options.connections;
   TRY(ask.check());
-  run::StopSignals signals(run::SecondSignal::kEnds);
+  StopSignals signals(SecondSignal::kEnds);
   ask.stop = &signals.flag();
   SystemClock clock;
   ProbeResult result;

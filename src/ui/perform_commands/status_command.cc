@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/stop_signals.h"
 #include "base/text_table.h"
-#include "perform/run/stop_signals.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
@@ -149,7 +149,7 @@ Status status(const StatusOptions& options, std::ostream& out) {
     if (options.at.empty()) return status_page_of(options.out);
     return transport::http_page(TRY(transport::parse_address(options.at)), "/status");
   };
-  run::StopSignals signals(run::SecondSignal::kEnds);
+  StopSignals signals(SecondSignal::kEnds);
   SystemClock clock;
   for (bool first = true;; first = false) {
     const auto text = page();

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/stop_signals.h"
 #include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
-#include "perform/run/stop_signals.h"
 #include "perform/run/supervisor.h"
 #include "perform/weights/weight_folder.h"
 #include "spec/plan/plan_file.h"
@@ -20,10 +20,10 @@
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
-#include "ui/command/progress.h"
 #include "ui/command/words.h"
 #include "ui/perform_commands/launched.h"
 #include "ui/perform_commands/perform_commands.h"
+#include "ui/perform_commands/progress_line.h"
 #include "ui/perform_commands/prompt_gaps.h"
 #include "ui/perform_commands/step_board.h"
 #include "ui/perform_commands/watched_run.h"
@@ -358,12 +358,12 @@ Status train(const TrainOptions& options, std::ostream& out) {
   const sim::Simulation prediction =
       TRY(command::predict(plan, {}, command::command_line("simulate", options.in)));
   SystemClock clock;
-  command::ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
+  ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
   line.note(fmt::format("predicted iteration: {} (stage times: {})",
                         brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
 
   // A launcher may well send several signals, when it wants one thing.
-  run::StopSignals signals(launched ? run::SecondSignal::kIgnored : run::SecondSignal::kEnds);
+  StopSignals signals(launched ? SecondSignal::kIgnored : SecondSignal::kEnds);
   run::LaunchOptions launch = TRY(launch_options(options, islands, launched, restarts));
   if (launched) {
     line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",

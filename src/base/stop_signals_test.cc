@@ -1,8 +1,8 @@
-#include "perform/run/stop_signals.h"
+#include "base/stop_signals.h"
 
 #include <gtest/gtest.h>
 
-namespace tombolo::run {
+namespace tombolo {
 namespace {
 
 TEST(StopSignals, AreAFlagAsLongAsSomebodyWaitsForThem) {
@@ -41,4 +41,4 @@ TEST(StopSignalsDeathTest, OneAtATime) {
 }
 
 }  // namespace
-}  // namespace tombolo::run
+}  // namespace tombolo

@@ -1,8 +1,8 @@
-#include "perform/run/stop_signals.h"
+#include "base/stop_signals.h"
 
 #include "base/check.h"
 
-namespace tombolo::run {
+namespace tombolo {
 namespace {
 
 std::atomic<bool> alive{false};  // an object is
@@ -44,4 +44,4 @@ StopSignals::~StopSignals() {
 
 const std::atomic<bool>& StopSignals::flag() const { return stopped; }
 
-}  // namespace tombolo::run
+}  // namespace tombolo

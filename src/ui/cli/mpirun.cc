@@ -1,4 +1,4 @@
-#include "ui/decide_commands/crew.h"
+#include "ui/cli/mpirun.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include "perform/run/child_process.h"
 
-namespace tombolo::decide_commands {
+namespace tombolo {
 namespace {
 
 int64_t number_of(const char* variable) {
@@ -42,4 +42,4 @@ Error become_crew(char** argv) {
   return error;
 }
 
-}  // namespace tombolo::decide_commands
+}  // namespace tombolo

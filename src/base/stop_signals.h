@@ -8,7 +8,7 @@
 
 #include <atomic>
 
-namespace tombolo::run {
+namespace tombolo {
 
 enum class SecondSignal { kEnds, kIgnored };
 
@@ -30,4 +30,4 @@ class StopSignals {
   struct sigaction before_hup_ {};
 };
 
-}  // namespace tombolo::run
+}  // namespace tombolo
