@@ -32,7 +32,7 @@ tsan_labels=(engine link transport kernels exchange state stage observe join run
 # What LibTorch, real time or a browser decides, and what computes for minutes under a sanitizer. The rest runs under the
 # sanitizers. --long runs all of it in both builds.
 swift_labels=(train numerics with_torch optimised islands browser recorded)
-swift_programs=(tombolo tombolo-worker tombolo-islands)
+swift_programs=(tombolo tombolo-worker tombolo-islands tombolo_python_module)
 
 passed=0 failed=0 skipped=0
 times=""

@@ -32,5 +32,10 @@ function(tombolo_precompiled target variant)
     target_compile_options(${name} PRIVATE ${ARGN})
     target_precompile_headers(${name} PRIVATE ${headers})
   endif()
+  # With TOMBOLO_PYTHON libraries are compiled with -fPIC and programs with -fPIE, and g++ takes no headers compiled with the other:
+  # tests, which are programs, and their headers, which are a library, have neither.
+  if(variant MATCHES "^test")
+    set_target_properties(${target} ${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  endif()
   target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()

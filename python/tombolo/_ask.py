@@ -1,0 +1,98 @@
+"""Asks the planner: options to the words of a command, its answer and its errors to Python."""
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Union
+
+from . import _tombolo
+from ._answers import Answer
+from ._errors import InternalError, error_of
+from ._jobs import NAME, Job, job_words
+
+Progress = Union[bool, None, Callable[[int, int], Any]]
+A = TypeVar("A", bound=Answer)
+
+
+class _Bar:
+    """How far a search is, on a terminal or in a notebook, once it takes half a second."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._width = 0
+
+    def __call__(self, done: int, of: int) -> None:
+        if time.monotonic() - self._begin < 0.5:
+            return
+        filled = min(32, done * 32 // of) if of > 0 else 0
+        text = f"[{'#' * filled}{'.' * (32 - filled)}] {done} of {of}"
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def end(self) -> None:
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+
+
+def in_notebook() -> bool:
+    """Whether answers are shown as pages: the code runs in a kernel of Jupyter."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None  # type: ignore[attr-defined]
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    """time_limit="20 s" is --time-limit="20 s"; True is the option alone; None and False leave it out. Of a list the option is given
+    once for each, or once with commas: the command's declaration says which."""
+    words = []
+    for name, value in options.items():
+        option = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, (list, tuple)):
+            words.append(f"{option}={','.join(map(str, value))}")
+        else:
+            words.append(f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+    return words
+
+
+def run(words: list[str], text: str | None = None, *, of_dict: bool = False, progress: Progress = None, kind: type[A] | None = None,
+        fails_a_check: bool = False) -> Any:
+    """What the command of these words answers: `kind` of its JSON document, or without one its text."""
+    bar = None
+    if progress is None:
+        progress = in_notebook() or sys.stderr is not None and sys.stderr.isatty()
+    if progress is True:
+        progress = bar = _Bar()
+    try:
+        said = _tombolo.ask(words, NAME if text is not None else "", text or "", progress or None, fails_a_check)
+    finally:
+        if bar:
+            bar.end()
+    if said["bug"]:
+        raise InternalError(said["bug"], message=said["bug"])
+    answer = None
+    if kind is not None and said["text"].strip():
+        answer = kind.of(json.loads(said["text"]), said["notes"], said["stopped"], (words, text))
+    if said["error"]:
+        raise error_of(said["error"], said["notes"], answer, of_dict)
+    return said["text"] if kind is None else answer
+
+
+def ask(kind: type[A], command: str, job: Job | None, options: Mapping[str, Any], progress: Progress = None, more: list[str] | None = None) -> A:
+    """A command's answer about a job. What it writes (out=, report=) it writes."""
+    words = [command, "--json", *words_of(options), *(more or [])]
+    if job is None:
+        return run(words, progress=progress, kind=kind)
+    name, text, of_dict = job_words(job)
+    answer = run([*words, name], text, of_dict=of_dict, progress=progress, kind=kind)
+    if in_notebook():
+        answer.page()  # while it is new: what is shown later is what was asked
+    return answer

@@ -1,0 +1,126 @@
+// The Python module `_tombolo`.
+//
+// A question is answered on a thread of its own. The thread that asked waits without Python's lock, so that other threads of
+// Python run, and looks now and then whether a signal came (KeyboardInterrupt) and how far the search is. No thread of ours
+// ever takes that lock but the one that asked.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/parallel.h"
+#include "ui/command/command.h"
+#include "ui/planner/planner.h"
+
+namespace {
+
+namespace py = pybind11;
+using namespace tombolo;
+
+constexpr std::chrono::milliseconds kLook{50};  // between two looks at signals and progress
+
+struct Asked {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<planner::Answer> answer;
+  std::optional<std::pair<int64_t, int64_t>> progress;  // not yet shown
+};
+
+py::dict to_python(const planner::Answer& answer) {
+  py::dict out;
+  out["text"] = answer.text;
+  out["notes"] = answer.notes;
+  out["stopped"] = answer.stopped;
+  out["bug"] = answer.bug;
+  out["error"] = py::none();
+  if (answer.error) {
+    const Error& error = *answer.error;
+    py::dict said;
+    said["exit_code"] = error.exit_code();
+    said["text"] = error.text();
+    said["message"] = error.message;
+    said["context"] = error.context;
+    said["try"] = error.hint;
+    said["file"] = error.place.file;
+    said["line"] = error.place.line;
+    said["key"] = error.place.key;
+    said["value"] = error.place.value;
+    out["error"] = said;
+  }
+  return out;
+}
+
+// What a signal's handler, or `progress`, raised.
+std::optional<py::error_already_set> look(Asked& asked, const py::object& progress) {
+  if (PyErr_CheckSignals() != 0) return py::error_already_set();
+  std::optional<std::pair<int64_t, int64_t>> news;
+  {
+    const std::lock_guard lock(asked.mutex);
+    news = std::exchange(asked.progress, std::nullopt);
+  }
+  if (!news || progress.is_none()) return std::nullopt;
+  try {
+    progress(news->first, news->second);
+  } catch (py::error_already_set& error) {
+    return std::move(error);
+  }
+  return std::nullopt;
+}
+
+py::dict ask(std::vector<std::string> words, std::string name, std::string text,
+             const py::object& progress, bool fails_a_check) {
+  const planner::Question question{std::move(words), std::move(name), std::move(text),
+                                   fails_a_check};
+  Interruption interruption;
+  Asked asked;
+  std::optional<py::error_already_set> raised;
+  {
+    const py::gil_scoped_release others_may_run;
+    std::thread thread = start_without_signals([&] {
+      planner::Answer answer = planner::ask(question, interruption, [&](int64_t done, int64_t all) {
+        const std::lock_guard lock(asked.mutex);
+        asked.progress = {done, all};
+      });
+      const std::lock_guard lock(asked.mutex);
+      asked.answer = std::move(answer);
+      asked.changed.notify_one();
+    });
+    std::unique_lock lock(asked.mutex);
+    while (!asked.changed.wait_for(lock, kLook, [&] { return asked.answer.has_value(); })) {
+      lock.unlock();
+      {
+        const py::gil_scoped_acquire here;
+        if (std::optional<py::error_already_set> now = look(asked, progress)) {
+          interruption.ask();
+          // Only Ctrl-C asks for the best so far, and only once.
+          if (!now->matches(PyExc_KeyboardInterrupt)) interruption.ask();
+          raised = std::move(now);
+        }
+      }
+      lock.lock();
+    }
+    lock.unlock();
+    thread.join();
+  }
+  const bool best_so_far = asked.answer->ending == planner::Ending::kAnswered &&
+                           asked.answer->stopped && raised &&
+                           raised->matches(PyExc_KeyboardInterrupt);
+  if (raised && !best_so_far) throw std::move(*raised);
+  return to_python(*asked.answer);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tombolo, module) {
+  planner::answer_bugs();
+  module.doc() =
+      "The planning commands of Tombolo. Use the package tombolo, which says what they mean.";
+  module.attr("__version__") = command::version();
+  module.def("ask", &ask, py::arg("words"), py::arg("name") = "", py::arg("text") = "",
+             py::arg("progress") = py::none(), py::arg("fails_a_check") = false);
+  module.def("command_names", &planner::command_names);
+}
