@@ -39,11 +39,11 @@ class _Document:
             if not each.init or each.name.startswith("_") or each.name in ("notes", "stopped"):
                 continue
             value = document.get(each.name)
-            inner = [kind for kind in (hints[each.name], *typing.get_args(hints[each.name])) if isinstance(kind, type) and issubclass(kind, _Document)]
-            if inner and isinstance(value, dict):
-                value = inner[0]._from(value)
-            elif inner and isinstance(value, list):
-                value = [inner[0]._from(row) for row in value]
+            kind = _document_in(hints[each.name])
+            if kind and isinstance(value, dict):
+                value = kind._from(value)
+            elif kind and isinstance(value, list):
+                value = [kind._from(row) for row in value]
             out[each.name] = value
         return out
 
@@ -56,6 +56,13 @@ class _Document:
     def to_dict(self) -> Document:
         """What the command prints with --json."""
         return copy.deepcopy(self._document)  # type: ignore[attr-defined]
+
+
+def _document_in(hint: Any) -> type[_Document] | None:
+    """The dataclass within a field's type: Layout of list[Layout] | None."""
+    if isinstance(hint, type) and issubclass(hint, _Document):
+        return hint
+    return next(filter(None, map(_document_in, typing.get_args(hint))), None)
 
 
 @dataclass(frozen=True)

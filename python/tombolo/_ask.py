@@ -88,11 +88,12 @@ def run(words: list[str], text: str | None = None, *, of_dict: bool = False, pro
 
 def ask(kind: type[A], command: str, job: Job | None, options: Mapping[str, Any], progress: Progress = None, more: list[str] | None = None) -> A:
     """A command's answer about a job. What it writes (out=, report=) it writes."""
-    words = [command, "--json", *words_of(options), *(more or [])]
+    words = ["--json", *words_of(options), *(more or [])]
     if job is None:
-        return run(words, progress=progress, kind=kind)
+        return run([command, *words], progress=progress, kind=kind)
     name, text, of_dict = job_words(job)
-    answer = run([*words, name], text, of_dict=of_dict, progress=progress, kind=kind)
+    # First, where no option that takes several values could take it as one of them.
+    answer = run([command, name, *words], text, of_dict=of_dict, progress=progress, kind=kind)
     if in_notebook():
         answer.page()  # while it is new: what is shown later is what was asked
     return answer

@@ -1,8 +1,12 @@
 """The Python package `tombolo`: its answers are the commands' answers, its errors the commands' errors, and it is a good guest."""
+import ast
+import contextlib
+import doctest
 import inspect
+import io
 import json
 import os
-import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -365,14 +369,60 @@ print(tombolo.simulate({str(TOY)!r}).iteration_ns)
         self.assertIsNone(tombolo.reproduce("rail-only/appendix-a")._repr_html_())
 
     def test_rows_are_frames(self):
-        try:
-            import pandas
-        except ImportError:
-            self.skipTest("pandas is not installed (python3-pandas)")
-        frame = tombolo.sweep(ROOT / "examples" / "what-if" / "job.toml", {"cluster.wan.*.connections": [1, 4]}).to_frame()
-        self.assertIsInstance(frame, pandas.DataFrame)
-        self.assertEqual(list(frame["cluster.wan.*.connections"]), [1, 4])
-        self.assertEqual(len(tombolo.plan(LLAMA, top=3).to_frame()), 3)
+        script = f"""
+import pandas, tombolo
+frame = tombolo.sweep({str(ROOT / 'examples/what-if/job.toml')!r}, {{"cluster.wan.*.connections": [1, 4]}}).to_frame()
+assert isinstance(frame, pandas.DataFrame)
+print(list(frame["cluster.wan.*.connections"]), len(tombolo.plan({str(LLAMA)!r}, top=3).to_frame()),
+      list(tombolo.traffic({str(ROOT / 'examples/rail-only/table4-22b.toml')!r}).to_frame()["kind"])[0])
+"""
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        for python in (sys.executable, "/usr/bin/python3"):  # Debian's has Debian's pandas
+            if subprocess.run([python, "-c", "import pandas, tombolo"], env=environment, capture_output=True).returncode == 0:
+                done = subprocess.run([python, "-c", script], env=environment, capture_output=True, text=True, timeout=240)
+                self.assertEqual((done.returncode, done.stdout), (0, "[1, 4] 3 tensor\n"), done.stderr)
+                return
+        self.skipTest("pandas is not installed (python3-pandas)")
+
+    def test_the_guide_is_what_happens(self):
+        """Each >>> of docs/guide/python.md, in a folder that has examples/."""
+        text = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
+        self.assertGreater(text.count("\n>>> "), 10)
+        os.symlink(ROOT / "examples", self.folder / "examples")
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, ROOT)
+        session = doctest.DocTestParser().get_doctest(re.sub("(?m)^```.*$", "", text), {}, "python.md", "docs/guide/python.md", 0)
+        said = []
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        self.assertEqual(runner.run(session, out=said.append).failed, 0, "".join(said))
+
+    def test_the_notebook_runs(self):
+        """Cell by cell, as a kernel does, and what a cell ends with is shown."""
+        path = ROOT / "examples" / "python" / "planning.ipynb"
+        os.chdir(path.parent)
+        self.addCleanup(os.chdir, ROOT)
+        names, pages = {}, 0
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] != "code":
+                continue
+            self.assertEqual((cell["outputs"], cell["execution_count"]), ([], None), "outputs are not kept")
+            body = ast.parse("".join(cell["source"])).body
+            last = body.pop() if isinstance(body[-1], ast.Expr) else None
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(ast.Module(body, []), str(path), "exec"), names)
+                shown = eval(compile(ast.Expression(last.value), str(path), "eval"), names) if last else None
+            if isinstance(shown, tombolo.Answer):
+                self.assertIn("<iframe srcdoc=", shown._repr_html_())
+                pages += 1
+        self.assertEqual(pages, 4)
+
+    def test_the_scripts_run(self):
+        for script, words in (("line_rates", ["5 Gbps"]), ("which_device", ["h100-80g"]), ("best_schedule", ["17.00 ms, 71 %"])):
+            done = subprocess.run([sys.executable, ROOT / "examples" / "python" / f"{script}.py"], capture_output=True, text=True, timeout=240,
+                                  cwd=self.folder, env={**os.environ, "PYTHONPATH": str(PACKAGE)})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for word in words:
+                self.assertIn(word, done.stdout)
 
     def test_it_links_nothing_that_performs(self):
         libraries = subprocess.run(["ldd", _tombolo.__file__], capture_output=True, text=True, check=True).stdout
