@@ -10,6 +10,7 @@ import dataclasses
 import html
 import json
 import os
+import tempfile
 import typing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,7 +97,7 @@ class Answer(_Document):
     _document: Document = field(default_factory=dict, kw_only=True, repr=False, compare=False)
     _asked: tuple[list[str], str | None] = field(default=([], None), kw_only=True, repr=False, compare=False)
     _page: list[str] = field(default_factory=list, kw_only=True, repr=False, compare=False)
-    _has_page: ClassVar[bool] = True
+    page_option: ClassVar[str] = "--report"  # of the command, which writes a page; empty: none does
 
     @classmethod
     def of(cls, document: Document, notes: list[str], stopped: bool, asked: tuple[list[str], str | None]) -> Any:
@@ -110,8 +111,13 @@ class Answer(_Document):
         """The answer as a self-contained HTML page: what the command writes with --report. Asks the command once more, and then
         keeps it; an answer that was stopped has none."""
         if not self._page:
-            self._page.append(self._make_page() if self._has_page and not self.stopped else "")
+            self._page.append("" if self.stopped else self._make_page())
         return self._page[0]
+
+    def keep_page(self, path: str) -> None:
+        """The page that was written with this answer."""
+        with open(path, encoding="utf-8") as file:
+            self._page[:] = [file.read()]
 
     def save_page(self, path: str | os.PathLike[str]) -> None:
         text = self.page()
@@ -121,12 +127,10 @@ class Answer(_Document):
             file.write(text)
 
     def _make_page(self) -> str:
-        return self._written("--report", "page.html")
+        return self._written(self.page_option, "page.html") if self.page_option else ""
 
     def _written(self, option: str, name: str) -> str:
         """What the command writes with one more option, which names a file."""
-        import tempfile
-
         from ._ask import run
 
         words, text = self._asked
@@ -232,14 +236,13 @@ class Simulation(Answer):
     wan_per_iteration: list[Document] | None = None
     policy: Document | None = None
     wall_s: float | None = None
+    page_option: ClassVar[str] = ""  # its page is made of its Trace
 
     @property
     def iteration_s(self) -> float:
         return self.iteration_ns / 1e9
 
     def _make_page(self) -> str:
-        import tempfile
-
         from ._ask import run
 
         with tempfile.TemporaryDirectory(prefix="tombolo-") as folder:
@@ -367,7 +370,7 @@ class Reproduction(Answer):
     tables: list[Document] | None = None
     ok: bool | None = None
     law: str | None = None
-    _has_page: ClassVar[bool] = False
+    page_option: ClassVar[str] = ""
 
     def to_frame(self) -> pandas.DataFrame:
         """A row for each figure, or for each table of measurements."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar, Union, cast
 
 from . import _tombolo
 from ._answers import Answer
@@ -42,7 +43,7 @@ class _Bar:
 def in_notebook() -> bool:
     """Whether answers are shown as pages: the code runs in a kernel of Jupyter."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None  # type: ignore[attr-defined]
+    shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
 
 
@@ -90,10 +91,15 @@ def ask(kind: type[A], command: str, job: Job | None, options: Mapping[str, Any]
     """A command's answer about a job. What it writes (out=, report=) it writes."""
     words = ["--json", *words_of(options), *(more or [])]
     if job is None:
-        return run([command, *words], progress=progress, kind=kind)
+        return cast(A, run([command, *words], progress=progress, kind=kind))
     name, text, of_dict = job_words(job)
     # First, where no option that takes several values could take it as one of them.
-    answer = run([command, name, *words], text, of_dict=of_dict, progress=progress, kind=kind)
-    if in_notebook():
-        answer.page()  # while it is new: what is shown later is what was asked
+    words = [command, name, *words]
+    if not in_notebook() or options.get("report") or not kind.page_option:
+        return cast(A, run(words, text, of_dict=of_dict, progress=progress, kind=kind))
+    # What a notebook shows is made with the answer, which costs less than to ask once more.
+    with tempfile.TemporaryDirectory(prefix="tombolo-") as folder:
+        path = os.path.join(folder, "page.html")
+        answer = cast(A, run([*words, f"{kind.page_option}={path}"], text, of_dict=of_dict, progress=progress, kind=kind))
+        answer.keep_page(path)
     return answer

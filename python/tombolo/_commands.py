@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any, Literal, Union, overload
 
 from . import _answers, _ask
 from ._ask import Progress
@@ -17,7 +17,15 @@ def _options(local: Mapping[str, Any], *leave: str) -> dict[str, Any]:
     return {name: value for name, value in local.items() if name not in ("job", "progress", *leave)}
 
 
-def plan(job: Job, *, law: str | None = None, objective: str | None = None, all_devices: bool = False, no_pruning: bool = False,
+# What of it depends on a value: type checkers look here.
+@overload
+def plan(job: Job, *, across: Literal[True], **options: Any) -> _answers.WaysAcross: ...
+@overload
+def plan(job: Job, *, across: Literal[False] = False, **options: Any) -> _answers.Plan: ...
+
+
+def plan(job: Job, *, law: str | None = None, objective: str | None = None, all_devices: bool = False,  # type: ignore[misc]
+         no_pruning: bool = False,
          simulate_for: Time | None = None, time_limit: Time | None = None, threads: int | None = None, across: bool = False,
          tokens: float | None = None, deadline: Time | None = None, budget: str | None = None, way: int | None = None,
          steps_factor: str | None = None, local_steps: Sequence[int] | None = None, top: int | None = None, out: Path | None = None,

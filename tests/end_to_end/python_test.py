@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 from program import BUILD, ROOT, Case
 
@@ -415,6 +416,20 @@ print(list(frame["cluster.wan.*.connections"]), len(tombolo.plan({str(LLAMA)!r},
                 self.assertIn("<iframe srcdoc=", shown._repr_html_())
                 pages += 1
         self.assertEqual(pages, 4)
+
+    def test_a_notebook_gets_its_page_with_the_answer(self):
+        with unittest.mock.patch.object(_ask, "in_notebook", lambda: True):
+            answer = tombolo.plan(LLAMA, simulate_for=0, progress=False)
+        page = answer._page[0]
+        self.assertTrue(page.startswith("<!doctype html>"), page[:80])
+        with unittest.mock.patch.object(_tombolo, "ask", None):  # asks no more
+            self.assertEqual(answer.page(), page)
+
+    def test_bytes_that_are_no_text(self):
+        job = self.folder / "job.toml"
+        job.write_bytes(TOY.read_bytes().replace(b'"gpipe"', b'"gp\xffipe"'))
+        with self.assertRaises(tombolo.JobError):
+            tombolo.simulate(job)
 
     def test_the_scripts_run(self):
         for script, words in (("line_rates", ["5 Gbps"]), ("which_device", ["h100-80g"]), ("best_schedule", ["17.00 ms, 71 %"])):

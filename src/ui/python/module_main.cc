@@ -30,25 +30,39 @@ struct Asked {
   std::optional<std::pair<int64_t, int64_t>> progress;  // not yet shown
 };
 
+// Whatever bytes a file brought into a message.
+py::str to_python(const std::string& text) {
+  PyObject* const made =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (!made) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(made);
+}
+
+py::list to_python(const std::vector<std::string>& texts) {
+  py::list out;
+  for (const std::string& each : texts) out.append(to_python(each));
+  return out;
+}
+
 py::dict to_python(const planner::Answer& answer) {
   py::dict out;
-  out["text"] = answer.text;
-  out["notes"] = answer.notes;
+  out["text"] = to_python(answer.text);
+  out["notes"] = to_python(answer.notes);
   out["stopped"] = answer.stopped;
-  out["bug"] = answer.bug;
+  out["bug"] = to_python(answer.bug);
   out["error"] = py::none();
   if (answer.error) {
     const Error& error = *answer.error;
     py::dict said;
     said["exit_code"] = error.exit_code();
-    said["text"] = error.text();
-    said["message"] = error.message;
-    said["context"] = error.context;
-    said["try"] = error.hint;
-    said["file"] = error.place.file;
+    said["text"] = to_python(error.text());
+    said["message"] = to_python(error.message);
+    said["context"] = to_python(error.context);
+    said["try"] = to_python(error.hint);
+    said["file"] = to_python(error.place.file);
     said["line"] = error.place.line;
-    said["key"] = error.place.key;
-    said["value"] = error.place.value;
+    said["key"] = to_python(error.place.key);
+    said["value"] = to_python(error.place.value);
     out["error"] = said;
   }
   return out;
