@@ -18,7 +18,7 @@ namespace tombolo::across {
 namespace {
 
 constexpr double kStep = 8, kNear = 1.05, kFlat = 1.002;
-constexpr size_t kAtOnce = 2;  // ways that are played before bounds are asked again
+constexpr size_t kPlayedAtOnce = 2;  // ways that are played before bounds are asked again
 
 // A factor here is of how good it is: a rate, or one over a latency or a price.
 class Winners {
@@ -128,7 +128,7 @@ class Winners {
     for (auto next = order.begin(); next != order.end();) {
       const Lead lead(all, options_.objective);
       std::vector<size_t> here;
-      for (; next != order.end() && here.size() < kAtOnce; ++next) {
+      for (; next != order.end() && here.size() < kPlayedAtOnce; ++next) {
         const auto at_least = bounds(*next, factor);
         if (lead.is_out_of_reach(at_least.first)) {
           next = order.end();

@@ -1,6 +1,7 @@
 #include "decide/across/promise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -57,14 +58,16 @@ Contest::Contest(std::vector<std::string> names, std::vector<Promise> promises)
 std::vector<size_t> Contest::next() {
   std::vector<size_t> out;
   for (auto& [name, each] : by_name_) {
-    if (each.waiting.empty()) continue;
-    if (promises_[each.waiting.back()].score > each.to_beat * (1 + kClosedFormOff)) {
-      left_out_ += std::ssize(each.waiting);
-      each.waiting.clear();
-      continue;
+    const size_t at_once = std::isinf(each.to_beat) ? 1 : kAtOnce;
+    for (size_t i = 0; i < at_once && !each.waiting.empty(); ++i) {
+      if (promises_[each.waiting.back()].score > each.to_beat * (1 + kClosedFormOff)) {
+        left_out_ += std::ssize(each.waiting);
+        each.waiting.clear();
+      } else {
+        out.push_back(each.waiting.back());
+        each.waiting.pop_back();
+      }
     }
-    out.push_back(each.waiting.back());
-    each.waiting.pop_back();
   }
   return out;
 }

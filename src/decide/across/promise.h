@@ -34,7 +34,8 @@ class Contest {
  public:
   Contest(std::vector<std::string> names, std::vector<Promise> promises);
 
-  // Whom to simulate side by side, one of each name that is not decided; empty: all are.
+  // What to simulate side by side, of each name that is not decided one, and kAtOnce once there is one to beat;
+  // empty: all are.
   std::vector<size_t> next();
   void take(size_t which, double score);
   int64_t left_out() const { return left_out_; }
@@ -51,5 +52,6 @@ class Contest {
   int64_t left_out_ = 0;
 };
 inline constexpr double kClosedFormOff = 0.2;
+inline constexpr size_t kAtOnce = 2;
 
 }  // namespace tombolo::across

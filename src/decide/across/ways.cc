@@ -526,13 +526,20 @@ class Search {
     }
     if (passes > kPlayBreakEven.value * sim::kPassesPerSecond) return;  // several times each
     const bool by_cost = options_.objective == search::Objective::kCost;
-    for (const auto& [axis, name] : enum_names(BreakEvenAxis{})) {
+    std::vector<BreakEvenAxis> axes;
+    for (const auto& each : enum_names(BreakEvenAxis{})) {
+      const BreakEvenAxis axis = each.value;
       const bool is_price = axis == BreakEvenAxis::kEgress || axis == BreakEvenAxis::kDevices;
       if (is_price && !by_cost) continue;
       if (axis == BreakEvenAxis::kEgress && !names_egress()) continue;
-      BreakEven found{axis, break_even(ways_.ways, axis, options_)};
-      ways_.stopped = ways_.stopped || found.ranges.empty();
-      if (!found.ranges.empty()) ways_.break_even.push_back(std::move(found));
+      axes.push_back(axis);
+    }
+    std::vector<std::vector<WayRange>> found(axes.size());
+    parallel_for(axes.size(), options_.threads,
+                 [&](size_t i) { found[i] = break_even(ways_.ways, axes[i], options_); });
+    for (size_t i = 0; i < axes.size(); ++i) {
+      ways_.stopped = ways_.stopped || found[i].empty();
+      if (!found[i].empty()) ways_.break_even.push_back({axes[i], std::move(found[i])});
     }
   }
 
