@@ -182,6 +182,11 @@ class WaysAcross(Answer):
     provenance: str
     objective: str
     ways: list[Document]
+    no_ways: list[Document] | None = None
+    break_even: list[Document] | None = None
+    simulated: int | None = None
+    left_out: int | None = None
+    too_large: int | None = None
     wall_s: float | None = None
 
     @property
@@ -235,6 +240,7 @@ class Simulation(Answer):
     egress_usd: float | None = None
     wan_per_iteration: list[Document] | None = None
     policy: Document | None = None
+    over_time: Document | None = None
     wall_s: float | None = None
     page_option: ClassVar[str] = ""  # its page is made of its Trace
 

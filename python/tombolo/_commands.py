@@ -25,7 +25,7 @@ def plan(job: Job, *, across: Literal[False] = False, **options: Any) -> _answer
 
 
 def plan(job: Job, *, law: str | None = None, objective: str | None = None, all_devices: bool = False,  # type: ignore[misc]
-         no_pruning: bool = False,
+         no_pruning: bool = False, memory_margin: float | None = None,
          simulate_for: Time | None = None, time_limit: Time | None = None, threads: int | None = None, across: bool = False,
          tokens: float | None = None, deadline: Time | None = None, budget: str | None = None, way: int | None = None,
          steps_factor: str | None = None, local_steps: Sequence[int] | None = None, top: int | None = None, out: Path | None = None,
@@ -38,6 +38,7 @@ def plan(job: Job, *, law: str | None = None, objective: str | None = None, all_
                   tokens=2e12, deadline="720 h" and budget="50000 USD" say the target.
     time_limit:   over several datacenters, answer with the best so far. KeyboardInterrupt does the same (`stopped`).
     simulate_for: core time for simulating the last candidates; 0: rank by the closed form.
+    memory_margin: what part of each device's memory stays free, as 0.05.
     out:          "plan.json" or "job.toml": writes the best, for all other questions. report: "page.html".
     export:       "megatron" or "torchtitan": the best as options of that trainer, in `export`.
     progress:     True, False, or called with (done, of); left out: a line on a terminal or in a notebook.
