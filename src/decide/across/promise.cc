@@ -22,14 +22,19 @@ Seconds pipeline_time(const plan::Plan& plan, int32_t replica) {
 }
 
 Seconds iteration_of(const plan::Plan& plan) {
-  Seconds longest;
-  for (int32_t replica = 0; replica < plan.replicas(); ++replica)
-    longest = std::max(longest, pipeline_time(plan, replica));
+  const Seconds longest = without_exchange(plan);
   if (!plan.exchange || plan.exchange->mode != plan::ExchangeMode::kDense) return longest;
   return longest + cost::exchange_of_all(plan);
 }
 
 }  // namespace
+
+Seconds without_exchange(const plan::Plan& plan) {
+  Seconds longest;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica)
+    longest = std::max(longest, pipeline_time(plan, replica));
+  return longest;
+}
 
 Result<Promise> promise_of(const plan::Job& job, std::optional<Seconds> closed_form,
                            search::Objective objective) {

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "decide/search/search.h"
 #include "spec/plan/job.h"
+#include "spec/plan/plan.h"
 
 namespace tombolo::across {
 
@@ -20,6 +21,9 @@ struct Promise {
   double score = 0;   // by the objective, of an iteration: s, or USD where there are prices
   double passes = 0;  // what a simulation takes (sim::passes_of)
 };
+
+// 1F1B in the slowest pipeline, with all gradients there.
+Seconds without_exchange(const plan::Plan& plan);
 
 // Of whole pipelines: 1F1B in the slowest of them (cost::pace_of), and dense gradients of all stages
 // behind it. What other modes send may hide, so that they promise too much, and fewer are left out.

@@ -517,6 +517,26 @@ class Search {
                        [](const cluster::WanLink& link) { return link.price.value > 0; });
   }
 
+  // And of each mode the layout that would be the fastest if it had nothing to send: where lines are better
+  // it may win.
+  std::vector<Way> for_break_even() const {
+    std::map<std::string, std::pair<Seconds, const Way*>> fastest;
+    for (const Way& way : played_) {
+      const auto plan = cost::make_plan(way.job);
+      if (way.kind != WayKind::kHomes || !plan) continue;
+      const std::pair alone{without_exchange(*plan), &way};
+      const auto [at, is_new] = fastest.try_emplace(way.name, alone);
+      if (!is_new && alone.first < at->second.first) at->second = alone;
+    }
+    std::vector<Way> out = ways_.ways;
+    for (const Way& way : ways_.ways) {
+      const auto found = fastest.find(way.name);
+      if (found != fastest.end() && !is_twin(found->second.second->job, way.job))
+        out.push_back(*found->second.second);
+    }
+    return out;
+  }
+
   void find_break_even() {
     if (!options_.break_even || !ways_.ways.front().within || open_.job.cluster.wan.empty()) return;
     double passes = 0;
@@ -525,6 +545,7 @@ class Search {
       if (plan && way.kind != WayKind::kAlone) passes += sim::passes_of(*plan);
     }
     if (passes > kPlayBreakEven.value * sim::kPassesPerSecond) return;  // several times each
+    const std::vector<Way> ways = for_break_even();
     const bool by_cost = options_.objective == search::Objective::kCost;
     std::vector<BreakEvenAxis> axes;
     for (const auto& each : enum_names(BreakEvenAxis{})) {
@@ -536,7 +557,7 @@ class Search {
     }
     std::vector<std::vector<WayRange>> found(axes.size());
     parallel_for(axes.size(), options_.threads,
-                 [&](size_t i) { found[i] = break_even(ways_.ways, axes[i], options_); });
+                 [&](size_t i) { found[i] = break_even(ways, axes[i], options_); });
     for (size_t i = 0; i < axes.size(); ++i) {
       ways_.stopped = ways_.stopped || found[i].empty();
       if (!found[i].empty()) ways_.break_even.push_back({axes[i], std::move(found[i])});
