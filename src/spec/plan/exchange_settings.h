@@ -150,8 +150,7 @@ void describe_mode(Archive& a, Exchange& exchange) {
     exchange.mode_is_auto = mode == "auto";
     const auto named = from_name<ExchangeMode>(mode);
     if (named) exchange.mode = *named;
-    a.check(named || exchange.mode_is_auto, "mode",
-            fmt::format("= \"{}\" is not one of the known names", mode),
+    a.check(named || exchange.mode_is_auto, "mode", "is not one of the known names",
             "one of dense, sparse, local, sparse-local, auto");
   }
 }
