@@ -16,10 +16,11 @@
 namespace tombolo::across {
 namespace {
 
+// "?": a setting that the source of its steps does not cover.
 std::string figures_of(const Way& way) {
-  std::string text = fmt::format("{}: {} an iteration", way.name, brief(way.iteration));
+  std::string text = fmt::format("{}: {}", way.name, brief(way.iteration));
   if (way.steps.factor > 1) text += fmt::format(" x {:.2f}", way.steps.factor);
-  return text;
+  return text + (way.steps.beyond.empty() ? "" : "?");
 }
 
 bool has_first_moment(const plan::Job& job) {
@@ -30,8 +31,10 @@ bool has_first_moment(const plan::Job& job) {
 std::string reason_of(const std::vector<Way>& ways, const std::vector<std::string>& left_out) {
   std::vector<std::string> figures;
   for (const Way& way : ways) figures.push_back(figures_of(way));
-  std::string text =
-      fmt::format("[exchange] mode = \"auto\" is {}; {}", ways[0].name, fmt::join(figures, "; "));
+  std::string text = fmt::format(
+      "[exchange] mode = \"auto\" is {}, by the predicted iteration times the steps to "
+      "the same loss: {}",
+      ways[0].name, fmt::join(figures, "; "));
   const bool cheaper = ways.size() > 1 && ways[0].time_per_step() > ways[1].time_per_step();
   if (cheaper) text += fmt::format("; the first is the cheapest within {:g} %", 100 * kTie);
   if (!left_out.empty()) text += fmt::format("; not compared: {}", fmt::join(left_out, ", "));
