@@ -62,6 +62,8 @@ class Mode(Case):
         plain = self.json("plan", self.write("plain.toml", auto), "--across")
         answer = self.json("plan", self.write("auto.toml", auto + "\n[exchange]\nmode = \"auto\"\n"), "--across")
         self.assertEqual([way["way"] for way in answer["ways"]], [way["way"] for way in plain["ways"]])
+        alone = self.tombolo("plan", "auto.toml")
+        self.assertIn('mode = "auto" is left out: modes are compared by --across', alone.stderr)
 
     def test_what_it_does_not_go_with(self):
         self.refused(2, ["exchange.mode", "chooses the other settings"], "simulate",

@@ -15,6 +15,7 @@
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
+#include "ui/command/caller.h"
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
@@ -332,8 +333,12 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
   for (cluster::Datacenter& each : open.job.cluster.datacenters)
     each.device.memory = each.device.memory * (1 - options.memory_margin);
-  // --across compares all modes; beside it nothing is exchanged between datacenters.
-  if (open.job.exchange && open.job.exchange->mode_is_auto) open.job.exchange.reset();
+  // --across compares all modes; without it no stage has replicas in several datacenters.
+  if (open.job.exchange && open.job.exchange->mode_is_auto) {
+    open.job.exchange.reset();
+    if (!options.across)
+      command::note("[exchange] mode = \"auto\" is left out: modes are compared by --across");
+  }
   if (options.tokens <= 0 && (options.deadline.value > 0 || options.budget.value > 0))
     return unusable("--deadline and --budget are to a target, which is not said",
                     "--across --tokens 2e12");
