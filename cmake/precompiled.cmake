@@ -33,9 +33,12 @@ function(tombolo_precompiled target variant)
     target_precompile_headers(${name} PRIVATE ${headers})
   endif()
   # With TOMBOLO_PYTHON libraries are compiled with -fPIC and programs with -fPIE, and g++ takes no headers compiled with the other:
-  # tests, which are programs, and their headers, which are a library, have neither.
+  # tests, which are programs, and their headers, which are a library, have neither; other programs do without such headers.
+  get_target_property(type ${target} TYPE)
   if(variant MATCHES "^test")
     set_target_properties(${target} ${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  elseif(type STREQUAL "EXECUTABLE" AND TOMBOLO_PYTHON)
+    return()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()
