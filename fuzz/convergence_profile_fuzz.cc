@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (record->probes.size() > kFew) return 0;
   const auto profile = ConvergenceProfile::of(*record);
   if (!profile) return 0;
-  const Belief belief = profile->loss_increase(0.5, real(record->bounds.batch_max));
+  const Belief belief = profile->log_samples_factor(0.5, real(record->bounds.batch_max));
   CHECK(std::isfinite(belief.mean) && belief.variance >= 0, "a belief of {} and {}", belief.mean,
         belief.variance);
   return 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "decide/across/line_rates.h"
 #include "decide/across/way_order.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/worth.h"
@@ -46,11 +47,9 @@ class Winners {
   }
 
   void scale(cluster::Cluster& cluster, double factor) const {
+    if (axis_ == BreakEvenAxis::kRate) scale_line_rates(cluster, factor);
     for (cluster::WanLink& link : cluster.wan) {
-      if (axis_ == BreakEvenAxis::kRate) {
-        link.node_pair_limit = link.node_pair_limit * factor;
-        if (link.path_limit) link.path_limit = *link.path_limit * factor;
-      } else if (axis_ == BreakEvenAxis::kLatency) {
+      if (axis_ == BreakEvenAxis::kLatency) {
         link.one_way_latency = link.one_way_latency / factor;
       } else if (axis_ == BreakEvenAxis::kEgress) {
         link.price = link.price / factor;

@@ -56,7 +56,7 @@ Status check(const TuningProblem& problem) {
 
 class BatchSearch {
  public:
-  BatchSearch(const TuningProblem& problem, const LossIncrease& increase)
+  BatchSearch(const TuningProblem& problem, const SampleIncrease& increase)
       : problem_(problem), increase_(increase) {}
 
   std::optional<TunedBatches> best() {
@@ -262,7 +262,7 @@ class BatchSearch {
   }
 
   const TuningProblem& problem_;
-  const LossIncrease& increase_;
+  const SampleIncrease& increase_;
   std::vector<Scored> found_;
 };
 
@@ -301,7 +301,7 @@ double rate_floor(const TuningProblem& problem, std::span<const double> batches)
   return std::max(0.0, 1 - problem.bandwidth * shortest / problem.gradients());
 }
 
-Result<TunedBatches> search_batches(const TuningProblem& problem, const LossIncrease& increase) {
+Result<TunedBatches> search_batches(const TuningProblem& problem, const SampleIncrease& increase) {
   TRY(check(problem));
   std::vector<double> largest;
   for (const TunedDevice& device : problem.devices) largest.push_back(real(device.batch_max));
@@ -314,7 +314,7 @@ Result<TunedBatches> search_batches(const TuningProblem& problem, const LossIncr
   }
   std::optional<TunedBatches> best = BatchSearch(problem, increase).best();
   if (!best) {
-    return infeasible("the increase of the loss is unknown at every rate and batch",
+    return infeasible("the increase of samples is unknown at every rate and batch",
                       "a profile whose values are finite and above -1");
   }
   return *std::move(best);

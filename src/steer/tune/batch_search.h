@@ -40,9 +40,9 @@ struct TuningProblem {
   Bytes gradients() const { return bytes_per_element * elements; }
 };
 
-// g: the relative increase of the loss at a rate and a total batch. Where it is not above -1, or not
+// g: the relative increase of the samples to a loss, at a rate and a total batch. Where it is not above -1, or not
 // finite, that rate and batch are never chosen.
-using LossIncrease = std::function<double(double rate, double batch)>;
+using SampleIncrease = std::function<double(double rate, double batch)>;
 
 struct TunedBatches {
   double rate = 0;
@@ -68,6 +68,6 @@ double rate_floor(const TuningProblem& problem, std::span<const double> batches)
 // unknown wherever it is not.
 //
 // Cost: ten thousand evaluations of g for two devices, some hundred thousand for ten.
-Result<TunedBatches> search_batches(const TuningProblem& problem, const LossIncrease& increase);
+Result<TunedBatches> search_batches(const TuningProblem& problem, const SampleIncrease& increase);
 
 }  // namespace tombolo::tune

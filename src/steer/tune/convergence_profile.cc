@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/json.h"
 
 namespace tombolo::tune {
@@ -18,8 +20,8 @@ constexpr int64_t kBatchesMax = 1025;
 // sent, from 4 % to 2 % as much as from 100 % to 50 %: down to a thousandth, below which less and
 // less.
 constexpr double kLittle = 0.001;
-Point place_of(double rate, double batch) {
-  return {std::log2(1 - rate + kLittle), std::log2(batch)};
+Point place_of(double density, double batch) {
+  return {std::log2(density + kLittle), std::log2(batch)};
 }
 
 // The checks of a file, of a record that was made by a program.
@@ -31,12 +33,20 @@ Status check(const ProbeRecord& record) {
 
 template <typename F>
 void for_batches(const ProbeBounds& bounds, F&& f) {
-  const int64_t span = bounds.batch_max - bounds.batch_min;
-  const int64_t count = std::min(span + 1, kBatchesMax);
+  const int64_t last = bounds.batches() - 1, count = std::min(last + 1, kBatchesMax);
   for (int64_t i = 0; i < count; ++i) {
     const double share = count > 1 ? real(i) / real(count - 1) : 0;
-    f(bounds.batch_min + static_cast<int64_t>(std::llround(share * real(span))));
+    f(bounds.batch(static_cast<int64_t>(std::llround(share * real(last)))));
   }
+}
+
+// Without a loss that is no number; the last quarter's mean below the first loss.
+bool has_learnt(const LossCurve& curve) {
+  const auto is_loss = [](double loss) { return std::isfinite(loss) && loss > 0; };
+  if (!std::all_of(curve.losses.begin(), curve.losses.end(), is_loss)) return false;
+  const auto last = std::max<int64_t>(std::ssize(curve.losses) / 4, 1);
+  const double sum = std::accumulate(curve.losses.end() - last, curve.losses.end(), 0.0);
+  return sum / real(last) < curve.losses.front();
 }
 
 }  // namespace
@@ -50,8 +60,8 @@ Result<ConvergenceProfile> ConvergenceProfile::of(ProbeRecord record) {
   std::vector<Point> points;
   std::vector<double> values;
   for (const ConvergenceProbe& probe : record.probes) {
-    points.push_back(place_of(probe.rate, real(probe.batch)));
-    values.push_back(probe.loss_increase);
+    points.push_back(place_of(probe.density, real(probe.batch)));
+    values.push_back(std::log(probe.samples_factor));
   }
   GaussianProcess process = TRY(GaussianProcess::fit(std::move(points), values, record.kernel));
   return ConvergenceProfile(std::move(record), std::move(process));
@@ -64,8 +74,12 @@ Result<ConvergenceProfile> ConvergenceProfile::parse(std::string_view json,
 
 std::string ConvergenceProfile::text() const { return to_json(write_fields(record_)) + "\n"; }
 
-Belief ConvergenceProfile::loss_increase(double rate, double batch) const {
-  return process_.at(place_of(rate, batch));
+Belief ConvergenceProfile::log_samples_factor(double density, double batch) const {
+  return process_.at(place_of(density, batch));
+}
+
+double ConvergenceProfile::samples_factor(double density, double batch) const {
+  return std::exp(log_samples_factor(density, batch).mean);
 }
 
 double expected_improvement(const Belief& belief, double best) {
@@ -77,12 +91,12 @@ double expected_improvement(const Belief& belief, double best) {
   return std::max(gain * below + deviation * density, 0.0);
 }
 
-int64_t next_probe(const ConvergenceProfile& profile, double rate) {
+int64_t next_probe(const ConvergenceProfile& profile, double density) {
   const ProbeBounds& bounds = profile.record().bounds;
   std::vector<std::pair<int64_t, Belief>> beliefs;
   double best = kInfinity;
   for_batches(bounds, [&](int64_t batch) {
-    beliefs.emplace_back(batch, profile.loss_increase(rate, real(batch)));
+    beliefs.emplace_back(batch, profile.log_samples_factor(density, real(batch)));
     best = std::min(best, beliefs.back().second.mean);
   });
   int64_t most = bounds.batch_min, least_known = bounds.batch_min;
@@ -96,31 +110,38 @@ int64_t next_probe(const ConvergenceProfile& profile, double rate) {
   return improvement > 0 ? most : least_known;
 }
 
-Result<ConvergenceProfile> fit_profile(const ProbeTraining& train, const ProbeBounds& bounds,
+Result<ConvergenceProfile> fit_profile(const ProbeTraining& training, const ProbeBounds& bounds,
                                        int probes, Random random) {
   ProbeRecord record{.bounds = TRY(read_fields<ProbeBounds>(write_fields(bounds), "bounds"))};
   if (probes < 1 || probes > static_cast<int>(kProbesMax)) {
     return unusable(fmt::format("{} probes", probes),
                     fmt::format("1 to {}; StellaTrain: 30", kProbesMax));
   }
-  const auto loss_of = [&](double rate, int64_t batch, int staleness) -> Result<double> {
-    const std::string what =
-        fmt::format("probing rate {}, batch {}, staleness {}", rate, batch, staleness);
-    const double loss = TRY(during(train(rate, batch, staleness), what));
-    if (!std::isfinite(loss) || loss <= 0) {
-      return unusable(fmt::format("{}: the loss is {}", what, loss), "a smaller learning rate");
-    }
-    return loss;
+  const auto curve_of = [&](double density, int64_t batch, int staleness,
+                            double samples) -> Result<LossCurve> {
+    const std::string what = fmt::format("training with density {:.4g}, batch {}, staleness {}",
+                                         density, batch, staleness);
+    LossCurve curve = TRY(during(training.train(density, batch, staleness, samples), what));
+    CHECK(!curve.losses.empty(), "{}: no step", what);
+    return curve;
   };
-  const double base = TRY(loss_of(0, (bounds.batch_min + bounds.batch_max) / 2, 0));
-  const auto batches = static_cast<uint64_t>(bounds.batch_max - bounds.batch_min) + 1;
+  const double tau = training.tau * training.samples;
+  const LossCurve reference =
+      TRY(curve_of(1, bounds.batch(bounds.batches() / 2), 0, 2 * training.samples));
+  if (!has_learnt(reference)) {
+    return unusable(
+        "the training without compression and staleness does not learn: its last losses "
+        "are no lower than its first, or no numbers",
+        "a smaller learning rate, or more samples");
+  }
   for (int i = 0; i < probes; ++i) {
-    const double rate = random.uniform() * bounds.rate_max;
+    const double density = std::pow(bounds.density_min, random.uniform());
     const int64_t batch = i < kDrawnProbes
-                              ? bounds.batch_min + static_cast<int64_t>(random.below(batches))
-                              : next_probe(TRY(ConvergenceProfile::of(record)), rate);
-    const double loss = TRY(loss_of(rate, batch, 1));
-    record.probes.push_back({rate, batch, loss / base - 1});
+                              ? bounds.batch(static_cast<int64_t>(
+                                    random.below(static_cast<uint64_t>(bounds.batches()))))
+                              : next_probe(TRY(ConvergenceProfile::of(record)), density);
+    const LossCurve curve = TRY(curve_of(density, batch, 1, training.samples));
+    record.probes.push_back({density, batch, 1 / worth_of_a_sample(reference, curve, tau)});
   }
   return ConvergenceProfile::of(std::move(record));
 }

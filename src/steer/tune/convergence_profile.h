@@ -1,10 +1,12 @@
-// What compressed gradients and the size of a batch cost in convergence: StellaTrain's g(r, x), the
-// relative increase of the loss after a short training with rate r and a total batch of x, compared
-// with one that neither compresses nor is late.
+// What compressed gradients and the size of a batch cost in convergence: how many times as many samples
+// a training needs to a loss that sends a share d of its gradients and takes a batch of x, compared with
+// one that neither compresses nor is late. It is the 1 + g of StellaTrain's time to an accuracy, whose
+// ideal is "extra epochs"; the paper takes the relative increase of the loss for g. Ours is read off the
+// reference's loss curve (loss_curve.h).
 //
-// Probe trainings are dear, so that a Gaussian process stands for g between them, and says where
-// the next one tells most: at a rate that is drawn, the batch of which the largest decrease of the
-// loss is expected. So all rates are explored, and at each the batches that may be chosen.
+// Probe trainings are dear, so that a Gaussian process stands for the logarithm of the factor between
+// them, and says where the next one tells most: at a density that is drawn, the batch of which the
+// largest decrease is expected. So all densities are explored, and at each the batches that may be chosen.
 //
 //   ConvergenceProfile profile = TRY(fit_profile(train_briefly, {.batch_min = 4, .batch_max = 1024},
 //                                                30, random.stream("probes")));
@@ -23,22 +25,27 @@
 
 #include "base/random.h"
 #include "steer/tune/gaussian_process.h"
+#include "steer/tune/loss_curve.h"
 
 namespace tombolo::tune {
 
 inline constexpr size_t kProbesMax = 500;  // a fit takes minutes then
 inline constexpr int64_t kBatchMax = 1'000'000'000'000;
-inline constexpr double kLossIncreaseMax = 1e6;
+inline constexpr double kSamplesFactorMax = 1e6;
 
 struct ConvergenceProbe {
-  double rate = 0;    // of gradients that are not sent: 0.99 sends one of a hundred
-  int64_t batch = 1;  // of all devices together
-  double loss_increase = 0;
+  double density = 1;  // share of the gradients that is sent
+  int64_t batch = 1;   // samples of a step, of all devices
+  double samples_factor = 1;
 };
 
 struct ProbeBounds {
   int64_t batch_min = 1, batch_max = 1;
-  double rate_max = 0.999;  // rates are drawn from 0 to here
+  int64_t batch_step = 1;      // batches are batch_min and so many more, once or several times
+  double density_min = 0.001;  // densities are drawn from here to 1
+
+  int64_t batches() const { return (batch_max - batch_min) / batch_step + 1; }
+  int64_t batch(int64_t index) const { return batch_min + index * batch_step; }
 };
 
 // What a profile's file says.
@@ -50,14 +57,14 @@ struct ProbeRecord {
 
 template <class Archive>
 void describe(Archive& a, ConvergenceProbe& probe) {
-  a.required("rate", probe.rate, "share of the gradients that was not sent");
-  a.check(probe.rate >= 0 && probe.rate < 1, "rate", "must be at least 0 and below 1");
+  a.required("density", probe.density, "share of the gradients that was sent");
+  a.check(probe.density > 0 && probe.density <= 1, "density", "must be above 0 and at most 1");
   a.required("batch", probe.batch, "samples of a step, of all devices");
   a.check(probe.batch >= 1, "batch", "must be at least 1");
-  a.required("loss_increase", probe.loss_increase,
-             "loss over that without compression and staleness, less 1");
-  a.check(probe.loss_increase > -1 && probe.loss_increase <= kLossIncreaseMax, "loss_increase",
-          "must be above -1 and at most 1e6");
+  a.required("samples_factor", probe.samples_factor,
+             "samples that it takes to a loss, over those without compression and staleness");
+  a.check(probe.samples_factor > 0 && probe.samples_factor <= kSamplesFactorMax, "samples_factor",
+          "must be above 0 and at most 1e6");
 }
 
 template <class Archive>
@@ -67,9 +74,12 @@ void describe(Archive& a, ProbeBounds& bounds) {
   a.required("batch_max", bounds.batch_max, "largest batch of all devices");
   a.check(bounds.batch_max >= bounds.batch_min && bounds.batch_max <= kBatchMax, "batch_max",
           "must be at least batch_min, and at most 1e12");
-  a.optional("rate_max", bounds.rate_max, "largest share that is not sent");
-  a.check(bounds.rate_max >= 0 && bounds.rate_max < 1, "rate_max",
-          "must be at least 0 and below 1");
+  a.optional("batch_step", bounds.batch_step, "from one batch to the next");
+  a.check(bounds.batch_step >= 1 && bounds.batch_step <= kBatchMax, "batch_step",
+          "must be from 1 to 1e12");
+  a.optional("density_min", bounds.density_min, "smallest share that is sent");
+  a.check(bounds.density_min > 0 && bounds.density_min <= 1, "density_min",
+          "must be above 0 and at most 1");
 }
 
 template <class Archive>
@@ -91,7 +101,8 @@ class ConvergenceProfile {
   static Result<ConvergenceProfile> parse(std::string_view json, const std::string& file);
   std::string text() const;  // JSON that reads back equal: the probes, from which the rest follows
 
-  Belief loss_increase(double rate, double batch) const;
+  Belief log_samples_factor(double density, double batch) const;  // natural logarithm
+  double samples_factor(double density, double batch) const;      // of the mean logarithm
   const ProbeRecord& record() const { return record_; }
 
  private:
@@ -105,19 +116,26 @@ class ConvergenceProfile {
 // By how much a belief is expected to be below `best`, counting 0 where it is above.
 double expected_improvement(const Belief& belief, double best);
 
-// The batch with the largest expected improvement at this rate, over the least loss that is believed
-// of any batch there; of none where nothing improves, the batch that is known least. Of more than a
+// The batch with the largest expected improvement at this density, over the least factor that is
+// believed of any batch there; of none where nothing improves, the batch that is known least. Of more than a
 // thousand batches, evenly spaced ones are compared. O(batches probes^2).
-int64_t next_probe(const ConvergenceProfile& profile, double rate);
+int64_t next_probe(const ConvergenceProfile& profile, double density);
 
-// The loss after a short training with a rate, a batch and staleness 0 or 1.
-using ProbeTraining = std::function<Result<double>(double rate, int64_t batch, int staleness)>;
+// A short training with a density, a batch and staleness 0 or 1, which sees that many samples or, in
+// whole steps, a few more. Of the smoothing see loss_curve.h.
+struct ProbeTraining {
+  std::function<Result<LossCurve>(double density, int64_t batch, int staleness, double samples)>
+      train;
+  double samples = 1;
+  double tau = 0.1;  // of the smoothing, as a share of these samples
+};
 
-// Algorithm 1: one training with neither compression nor staleness, half-way between the bounds, and
-// `probes` with both. The first few batches are drawn, as there is nothing yet to expect something
-// of. Unusable: bounds that cannot be, no probe, a loss that is not positive and finite; and what
-// `train` fails with.
-Result<ConvergenceProfile> fit_profile(const ProbeTraining& train, const ProbeBounds& bounds,
+// Algorithm 1: a reference with neither compression nor staleness, half-way between the bounds, of
+// twice the samples, so that probes may turn out better; and `probes` with a density that is drawn,
+// evenly in its logarithm, and staleness 1. The first few batches are drawn, as there is nothing yet to
+// expect something of. Unusable: bounds that cannot be, no probe, a loss that is not positive and
+// finite; and what `train` fails with.
+Result<ConvergenceProfile> fit_profile(const ProbeTraining& training, const ProbeBounds& bounds,
                                        int probes, Random random);
 
 }  // namespace tombolo::tune

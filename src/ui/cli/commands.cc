@@ -19,15 +19,15 @@ using namespace predict_commands;
 
 // In the order in which --help lists them.
 using Add = command::Command (*)(CLI::App& app);
-const Add kCommands[] = {add_plan,    add_select,    [](CLI::App& app) { return add_sweep(app); },
-                         add_fabric,  add_simulate,  add_estimate,
-                         add_traffic, add_strand,    add_astra,
-                         add_profile, add_roofline,  add_probe,
-                         add_init,    add_tokenize,  add_train,
-                         add_status,  add_export,    add_prefill,
-                         add_decode,  add_compare,   add_report,
-                         add_convert, add_reproduce, add_doctor,
-                         add_help,    add_completion};
+const Add kCommands[] = {add_plan,    add_select,   [](CLI::App& app) { return add_sweep(app); },
+                         add_fabric,  add_simulate, add_estimate,
+                         add_traffic, add_strand,   add_astra,
+                         add_profile, add_roofline, add_probe,
+                         add_tune,    add_init,     add_tokenize,
+                         add_train,   add_status,   add_export,
+                         add_prefill, add_decode,   add_compare,
+                         add_report,  add_convert,  add_reproduce,
+                         add_doctor,  add_help,     add_completion};
 
 }  // namespace
 

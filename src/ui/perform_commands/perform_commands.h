@@ -1,4 +1,4 @@
-// Commands that perform, and what a run needs around it: train, profile, roofline, tokenize,
+// Commands that perform, and what a run needs around it: train, tune, profile, roofline, tokenize,
 // export, probe, status, init.
 //
 // Each is a function over plain options that writes its answer to a stream, and beside it what puts
@@ -81,6 +81,24 @@ struct TrainOptions {
 // become workers: for them it returns only what went wrong before.
 Status train(const TrainOptions& options, std::ostream& out);
 command::Command add_train(CLI::App& app);
+
+struct TuneOptions {
+  command::InputOptions in;
+  int64_t probes = 30;
+  int64_t probe_steps = 0;  // of the job's batch; 0: a tenth of the job's steps, at least 30
+  int64_t batch_max = 0;    // 0: four times the job's
+  double density_min = 0.002;
+  std::vector<std::string>
+      rates;                 // of the slowest line; empty: a sixteenth to sixteen times the job's
+  std::string profile;       // file of such trainings; empty: they are made
+  std::string out = "tune";  // folder for profile.json and trainings.json
+  std::string worker;
+  int threads = 0;  // of the search
+  bool json = false;
+};
+// What compression and batches cost a model in convergence, measured, and what to set for a line.
+Status tune(const TuneOptions& options, std::ostream& out);
+command::Command add_tune(CLI::App& app);
 
 struct TokenizeOptions {
   std::string tokenizer;           // tokenizer.json
