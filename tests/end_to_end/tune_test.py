@@ -58,8 +58,9 @@ class Tune(Case):
         home = small().replace("data = 2", "data = 1").replace('datacenter_per_replica = ["lab", "cloud"]', "")
         self.refused(2, ["replicas"], "tune", self.write("home.toml", home), "--profile", "profile.json")
         job = self.write("job.toml", small())
-        self.refused(2, ["--batch-max", "3"], "tune", job, "--profile", "profile.json", "--batch-max", "3")
-        self.refused(2, ["--rates", "0 Mbps"], "tune", job, "--profile", "profile.json", "--rates", "0Mbps")
+        self.refused(2, ["largest batch, 3", "--batch-max 4"], "tune", job, "--batch-max", "3")
+        self.refused(2, ["--probes", "--profile"], "tune", job, "--profile", "profile.json", "--probes", "3")
+        self.refused(2, ["--rates 0Mbps", "above 0"], "tune", job, "--profile", "profile.json", "--rates", "0Mbps")
         self.refused(2, ["missing.json"], "tune", job, "--profile", "missing.json")
         self.refused(2, ["broken.json", "probes"], "tune", job, "--profile", self.write("broken.json", '{"bounds": {"batch_min": 4, "batch_max": 8}}'))
 

@@ -155,7 +155,7 @@ Result<ProbeBounds> tuning_bounds(const plan::Job& job, int64_t most, double den
         fmt::format("the largest batch, {}, is smaller than a microbatch of {} for each of {} "
                     "pipelines",
                     most, job.training.micro_batch, p.data),
-        fmt::format("{}", together));
+        fmt::format("--batch-max {}", together));
   }
   return bounds;
 }

@@ -91,12 +91,13 @@ double expected_improvement(const Belief& belief, double best) {
   return std::max(gain * below + deviation * density, 0.0);
 }
 
-int64_t next_probe(const ConvergenceProfile& profile, double density) {
+int64_t next_probe(const ConvergenceProfile& profile, double density, Wanted wanted) {
   const ProbeBounds& bounds = profile.record().bounds;
   std::vector<std::pair<int64_t, Belief>> beliefs;
   double best = kInfinity;
   for_batches(bounds, [&](int64_t batch) {
     beliefs.emplace_back(batch, profile.log_samples_factor(density, real(batch)));
+    if (wanted == Wanted::kFewSteps) beliefs.back().second.mean -= std::log(real(batch));
     best = std::min(best, beliefs.back().second.mean);
   });
   int64_t most = bounds.batch_min, least_known = bounds.batch_min;
@@ -139,7 +140,8 @@ Result<ConvergenceProfile> fit_profile(const ProbeTraining& training, const Prob
     const int64_t batch = i < kDrawnProbes
                               ? bounds.batch(static_cast<int64_t>(
                                     random.below(static_cast<uint64_t>(bounds.batches()))))
-                              : next_probe(TRY(ConvergenceProfile::of(record)), density);
+                              : next_probe(TRY(ConvergenceProfile::of(record)), density,
+                                           i % 2 == 0 ? Wanted::kFewSamples : Wanted::kFewSteps);
     const LossCurve curve = TRY(curve_of(density, batch, 1, training.samples));
     record.probes.push_back({density, batch, 1 / worth_of_a_sample(reference, curve, tau)});
   }

@@ -6,7 +6,9 @@
 //
 // Probe trainings are dear, so that a Gaussian process stands for the logarithm of the factor between
 // them, and says where the next one tells most: at a density that is drawn, the batch of which the
-// largest decrease is expected. So all densities are explored, and at each the batches that may be chosen.
+// largest decrease is expected, of samples and of steps in turns: where a line is fast, an iteration
+// grows with its batch, so that samples count, and where it is slow, steps. So all densities are
+// explored, and at each the batches that may be chosen.
 //
 //   ConvergenceProfile profile = TRY(fit_profile(train_briefly, {.batch_min = 4, .batch_max = 1024},
 //                                                30, random.stream("probes")));
@@ -116,10 +118,13 @@ class ConvergenceProfile {
 // By how much a belief is expected to be below `best`, counting 0 where it is above.
 double expected_improvement(const Belief& belief, double best);
 
-// The batch with the largest expected improvement at this density, over the least factor that is
-// believed of any batch there; of none where nothing improves, the batch that is known least. Of more than a
-// thousand batches, evenly spaced ones are compared. O(batches probes^2).
-int64_t next_probe(const ConvergenceProfile& profile, double density);
+enum class Wanted { kFewSamples, kFewSteps };
+
+// The batch with the largest expected improvement at this density, over the least factor (or factor
+// over batch, where steps count) that is believed of any batch there; of none where nothing improves, the
+// batch that is known least. Of more than a thousand batches, evenly spaced ones are compared.
+// O(batches probes^2).
+int64_t next_probe(const ConvergenceProfile& profile, double density, Wanted wanted);
 
 // A short training with a density, a batch and staleness 0 or 1, which sees that many samples or, in
 // whole steps, a few more. Of the smoothing see loss_curve.h.

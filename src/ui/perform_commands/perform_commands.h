@@ -85,8 +85,9 @@ command::Command add_train(CLI::App& app);
 struct TuneOptions {
   command::InputOptions in;
   int64_t probes = 30;
-  int64_t probe_steps = 0;  // of the job's batch; 0: a tenth of the job's steps, at least 30
-  int64_t batch_max = 0;    // 0: four times the job's
+  std::optional<int64_t>
+      probe_steps;  // of the job's batch; left out: a tenth of the job's, at least 30
+  std::optional<int64_t> batch_max;  // left out: four times the job's
   double density_min = 0.002;
   std::vector<std::string>
       rates;                 // of the slowest line; empty: a sixteenth to sixteen times the job's

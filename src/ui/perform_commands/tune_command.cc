@@ -38,15 +38,14 @@ struct LineChoice {
 };
 
 int64_t largest_batch(const TuneOptions& options, const plan::Job& job) {
-  return options.batch_max > 0 ? options.batch_max : 4 * job.training.global_batch;
+  return options.batch_max.value_or(4 * job.training.global_batch);
 }
 
 // Trains.
 Result<tune::ConvergenceProfile> measured(const TuneOptions& options, const plan::Job& job) {
   const tune::ProbeBounds bounds =
       TRY(across::tuning_bounds(job, largest_batch(options, job), options.density_min));
-  const int64_t steps =
-      options.probe_steps > 0 ? options.probe_steps : std::max(job.run.steps / 10, kFewestSteps);
+  const int64_t steps = options.probe_steps.value_or(std::max(job.run.steps / 10, kFewestSteps));
   const double samples = real(steps * job.training.global_batch);
   SystemClock clock;
   StopSignals signals;
@@ -224,27 +223,32 @@ command::Command add_tune(CLI::App& app) {
   CLI::App* words = command::add_command(
       app, {"tune", command::kTraining,
             "measure what compression and batches cost in convergence; choose both for a line",
-            "tombolo tune examples/replicas/job.toml --probes 6 --out tune"});
+            "tombolo tune examples/thin-lines/tune.toml --profile "
+            "examples/thin-lines/tune-profile.json"});
   command::add_input(words, options->in);
   command::add_data(words, options->in);
-  words
-      ->add_option("--profile", options->profile,
-                   "of another tune, of the same model: nothing is trained")
-      ->type_name("FILE");
+  CLI::Option* profile = words
+                             ->add_option("--profile", options->profile,
+                                          "of another tune, of the same model: nothing is trained")
+                             ->type_name("FILE");
   command::heading(words, "What is tried");
   words->add_option("--probes", options->probes, "short trainings, beside one to compare with")
-      ->check(CLI::Range(1, static_cast<int>(tune::kProbesMax)));
+      ->check(CLI::Range(1, static_cast<int>(tune::kProbesMax)))
+      ->excludes(profile);
   words
       ->add_option("--probe-steps", options->probe_steps,
                    "of the job's batch that each of them sees as samples; left out: a tenth of "
                    "[run].steps, at least 30")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(CLI::Range(1, 1'000'000))
+      ->excludes(profile);
   words
       ->add_option("--batch-max", options->batch_max,
                    "samples of a step, at most; left out: four times global_batch")
-      ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}));
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
+      ->excludes(profile);
   words->add_option("--density-min", options->density_min, "smallest share of the gradients sent")
-      ->check(CLI::Range(1e-5, 1.0));
+      ->check(CLI::Range(1e-5, 1.0))
+      ->excludes(profile);
   words
       ->add_option(
           "--rates", options->rates,
