@@ -54,4 +54,17 @@ links with the stated delay, rate, jitter and loss. Needs root to run.")
 tombolo_package(tombolo-mpi "tombolo (= ${version})" "openmpi-bin"
   "sweeps of tombolo as several processes of Open MPI
 The program that tombolo sweep becomes when mpirun starts it.")
+if(TARGET tombolo_python_module)
+  # Its module is loaded by one version of Python alone.
+  string(REGEX MATCH "([0-9]+)\\.([0-9]+)" python ${TOMBOLO_PYTHON_VERSION})
+  math(EXPR next "${CMAKE_MATCH_2} + 1")
+  tombolo_package(python "python3 (>= ${TOMBOLO_PYTHON_VERSION}~), python3 (<< ${CMAKE_MATCH_1}.${next})" "python3-pandas, tombolo"
+    "plans model training over slow networks from Python
+The package tombolo for Python: jobs as dicts, answers as dataclasses, tables
+and pages in notebooks. It plans and predicts in the process that asks, and
+needs no other package of Tombolo; tombolo-worker performs plans.")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-tombolo)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/python/postinst ${PROJECT_SOURCE_DIR}/packaging/python/prerm)
+endif()
 include(CPack)

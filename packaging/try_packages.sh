@@ -2,6 +2,7 @@
 # Installs the packages of /packages with apt and runs them; tools/package --try calls it as root in a minimal Debian.
 set -u
 examples=/usr/share/doc/tombolo/examples
+python_examples=/usr/share/doc/python3-tombolo/examples
 log=/tmp/apt.log
 failures=0
 
@@ -41,10 +42,41 @@ trained() {
     --out /tmp/user/trained --checkpoints /tmp/user/trained
 }
 
+finish() {
+  apt-get -qq -y -o Dpkg::Use-Pty=0 purge '*tombolo*' > "$log" 2>&1
+  local left
+  left=$(find / -xdev -name '*tombolo*' -not -path '/packages/*' -not -path '/tmp/*' -not -path '/proc/*' -not -path '/var/log/*' 2> /dev/null)
+  if [[ -z $left ]]; then passed "apt-get purge leaves nothing"; else failed "apt-get purge leaves nothing" "$left"; fi
+  if [[ $failures -gt 0 ]]; then echo "  $failures failed"; exit 1; fi
+  echo "  all passed"
+  exit 0
+}
+
 mkdir -p /tmp/user && chown nobody:nogroup /tmp/user
 cd /packages || exit 1
 apt-get -qq update > "$log" 2>&1 || { tail -5 "$log"; exit 1; }
 
+if compgen -G './python3-tombolo_*.deb' > /dev/null; then
+  install_packages python3-tombolo
+  needs=$(dpkg-query -W -f '${Depends}' python3-tombolo)
+  if grep -qE 'torch|ssl|tombolo' <<< "$needs"; then failed "python3-tombolo alone needs no LibTorch and no OpenSSL" "$needs"
+  else passed "python3-tombolo alone needs no LibTorch and no OpenSSL"; fi
+  prints "tombolo.plan" '^iteration_s 32\.2' as_user python3 -c \
+    'import sys, tombolo; print("iteration_s", tombolo.plan(sys.argv[1]).best.iteration_s)' $python_examples/planning/llama3-70b/job.toml
+  prints "what is wrong, from Python" '^training\.global_batch .*"global_bach"' as_user python3 -c '
+import sys, tombolo
+try: tombolo.simulate(open(sys.argv[1]).read().replace("global_batch", "global_bach"))
+except tombolo.JobError as error: print(error.key, error.try_)' $python_examples/toy/job.toml
+  prints "a timeline's page" '^<!doctype html>' as_user python3 -c \
+    'import sys, tombolo; print(tombolo.simulate(sys.argv[1]).page())' $python_examples/toy/job.toml
+  prints "a script for Python" '^5 Gbps' as_user python3 $python_examples/python/line_rates.py
+  prints "what pip knows of it" '^[0-9]+\.[0-9]+\.[0-9]+' as_user python3 -c 'import importlib.metadata; print(importlib.metadata.version("tombolo"))'
+fi
+
+# A build tree of the planner alone makes no other.
+if ! compgen -G './tombolo_*.deb' > /dev/null; then
+  finish
+fi
 install_packages tombolo
 sed -e 's/^device = .*/device = "emulated:a100-80g"/' $examples/toy/job.toml > emulated.toml
 if dpkg-query -W 'libtorch*' 2> /dev/null | grep -q .; then failed "tombolo alone needs no LibTorch" ""; else passed "tombolo alone needs no LibTorch"; fi
@@ -72,8 +104,4 @@ else
   echo "  skipped  tombolo-islands run: no /dev/net/tun, or no privileges"
 fi
 
-apt-get -qq -y -o Dpkg::Use-Pty=0 purge 'tombolo*' > "$log" 2>&1
-left=$(find / -xdev -name '*tombolo*' -not -path '/packages/*' -not -path '/tmp/*' -not -path '/proc/*' -not -path '/var/log/*' 2> /dev/null)
-if [[ -z $left ]]; then passed "apt-get purge leaves nothing"; else failed "apt-get purge leaves nothing" "$left"; fi
-
-[[ $failures -eq 0 ]] && echo "  all passed" || { echo "  $failures failed"; exit 1; }
+finish
