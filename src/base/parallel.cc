@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,11 +32,17 @@ void parallel_for(size_t count, int threads, const std::function<void(size_t)>& 
   };
   Interruption* const interruption = Interruption::of_this_thread();
   std::vector<std::thread> helpers;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) {
-    helpers.emplace_back([&] {
-      const Interruption::Watched watched(interruption);
-      take();
-    });
+  const size_t wanted = std::min(count, static_cast<size_t>(std::max(threads, 1)));
+  helpers.reserve(wanted);
+  try {
+    while (helpers.size() + 1 < wanted) {
+      helpers.emplace_back([&] {
+        const Interruption::Watched watched(interruption);
+        take();
+      });
+    }
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that are there do the work.
   }
   take();
   for (std::thread& helper : helpers) helper.join();

@@ -431,6 +431,54 @@ print(list(frame["cluster.wan.*.connections"]), len(tombolo.plan({str(LLAMA)!r},
         with self.assertRaises(tombolo.JobError):
             tombolo.simulate(job)
 
+    def script(self, text, *words, python=sys.executable):
+        """A program's (exit code, stdout, stderr)."""
+        path = self.folder / "script.py"
+        path.write_text(text)
+        done = subprocess.run([python, path, *map(str, words)], capture_output=True, text=True, timeout=240,
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)})
+        return done.returncode, done.stdout, done.stderr
+
+    def test_other_processes(self):
+        """Answers and errors come back from processes, however they were started."""
+        self.assertEqual(self.script(f"""
+import concurrent.futures, multiprocessing, tombolo
+
+def bad(key):
+    with open({str(TOY)!r}) as file:
+        return tombolo.simulate(file.read().replace("global_batch", key))
+
+if __name__ == "__main__":
+    here = tombolo.simulate({str(TOY)!r})
+    for how in ("spawn", "fork", "forkserver"):
+        with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(how)) as pool:
+            print(*(answer.iteration_ns for answer in pool.map(tombolo.simulate, [{str(TOY)!r}] * 3)))
+            error = pool.submit(bad, "global_bach").exception()
+            print(type(error).__name__, error.key, error.try_)
+"""), (0, '25000000 25000000 25000000\nJobError training.global_batch "global_batch" instead of "global_bach"\n' * 3, ""))
+
+    def test_the_end_of_the_interpreter(self):
+        """A thread that nobody waits for asks something long: the program ends all the same, and not by a signal."""
+        for i in range(3):
+            self.assertEqual(self.script(f"""
+import threading, time, tombolo
+
+def ask():
+    tombolo.plan({str(ROOT / 'examples/planning/five-zones-job.toml')!r}, no_pruning=True)
+
+threading.Thread(target=ask, daemon=True).start()
+time.sleep(0.1 + 0.2 * {i})
+print("end")
+"""), (0, "end\n", ""))
+
+    def test_more_threads_than_there_can_be(self):
+        code, out, err = self.script(f"""
+import resource, tombolo
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # stacks of 8 MiB
+print(tombolo.plan({str(LLAMA)!r}, simulate_for=0, threads=1000).best.devices)
+""")
+        self.assertEqual((code, out), (0, "128\n"), err)
+
     def test_the_scripts_run(self):
         for script, words in (("line_rates", ["5 Gbps"]), ("which_device", ["h100-80g"]), ("best_schedule", ["17.00 ms, 71 %"])):
             done = subprocess.run([sys.executable, ROOT / "examples" / "python" / f"{script}.py"], capture_output=True, text=True, timeout=240,

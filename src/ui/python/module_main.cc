@@ -10,6 +10,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "base/parallel.h"
@@ -22,6 +25,46 @@ namespace py = pybind11;
 using namespace tombolo;
 
 constexpr std::chrono::milliseconds kLook{50};  // between two looks at signals and progress
+
+// Questions that are being answered; read and written with Python's lock held.
+//
+// The interpreter's end waits for those of daemon threads: one that came back later would be ended by Python in the midst of our
+// frames, which aborts the process.
+struct Questions {
+  std::set<Interruption*> open;
+  bool closed = false;  // set while the interpreter ends: nothing is asked any more
+};
+
+Questions& questions() {
+  static auto* const questions = new Questions;  // outlives what other threads do at exit
+  return *questions;
+}
+
+class Opened {
+ public:
+  explicit Opened(Interruption* interruption) : interruption_(interruption) {
+    if (questions().closed) throw std::runtime_error("the interpreter is ending");
+    questions().open.insert(interruption_);
+  }
+  ~Opened() { questions().open.erase(interruption_); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  Interruption* const interruption_;
+};
+
+void close_questions() {
+  questions().closed = true;
+  for (Interruption* const each : questions().open) {
+    each->ask();
+    each->ask();  // no best so far
+  }
+  while (!questions().open.empty()) {
+    const py::gil_scoped_release they_may_return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
 
 struct Asked {
   std::mutex mutex;
@@ -90,6 +133,7 @@ py::dict ask(std::vector<std::string> words, std::string name, std::string text,
   const planner::Question question{std::move(words), std::move(name), std::move(text),
                                    fails_a_check};
   Interruption interruption;
+  const Opened opened(&interruption);
   Asked asked;
   std::optional<py::error_already_set> raised;
   {
@@ -124,6 +168,10 @@ py::dict ask(std::vector<std::string> words, std::string name, std::string text,
                            asked.answer->stopped && raised &&
                            raised->matches(PyExc_KeyboardInterrupt);
   if (raised && !best_so_far) throw std::move(*raised);
+  if (questions().closed) {  // what a thread may end with and nobody is told
+    PyErr_SetNone(PyExc_SystemExit);
+    throw py::error_already_set();
+  }
   return to_python(*asked.answer);
 }
 
@@ -137,4 +185,8 @@ PYBIND11_MODULE(_tombolo, module) {
   module.def("ask", &ask, py::arg("words"), py::arg("name") = "", py::arg("text") = "",
              py::arg("progress") = py::none(), py::arg("fails_a_check") = false);
   module.def("command_names", &planner::command_names);
+  py::module_::import("atexit").attr("register")(py::cpp_function(close_questions));
+  // A process that was forked has none of the other threads.
+  py::module_::import("os").attr("register_at_fork")(
+      py::arg("after_in_child") = py::cpp_function([] { questions().open.clear(); }));
 }
