@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from typing import Any, TypeVar, Union, cast
 from . import _tombolo
 from ._answers import Answer
 from ._errors import InternalError, error_of
-from ._jobs import NAME, Job, job_words
+from ._jobs import NAME, Job, job_words, plain
 
 Progress = Union[bool, None, Callable[[int, int], Any]]
 A = TypeVar("A", bound=Answer)
@@ -52,16 +53,28 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
     once for each, or once with commas: the command's declaration says which."""
     words = []
     for name, value in options.items():
-        option = "--" + name.rstrip("_").replace("_", "-")
+        option, value = "--" + name.rstrip("_").replace("_", "-"), plain(value)
         if value is None or value is False:
             continue
         if value is True:
             words.append(option)
-        elif isinstance(value, (list, tuple)):
-            words.append(f"{option}={','.join(map(str, value))}")
+        elif isinstance(value, (list, tuple, range)):
+            words.append(f"{option}={','.join(word_of(name, each) for each in value)}")
         else:
-            words.append(f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+            words.append(f"{option}={word_of(name, value)}")
     return words
+
+
+def word_of(name: str, value: Any) -> str:
+    """A value as a command takes it."""
+    value = plain(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (bytes, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, (str, numbers.Number)):
+        return str(value)
+    raise TypeError(f"{name}: wanted a text, a number or a list of them, not {type(value).__name__}")
 
 
 def run(words: list[str], text: str | None = None, *, of_dict: bool = False, progress: Progress = None, kind: type[A] | None = None,
@@ -72,8 +85,13 @@ def run(words: list[str], text: str | None = None, *, of_dict: bool = False, pro
         progress = in_notebook() or sys.stderr is not None and sys.stderr.isatty()
     if progress is True:
         progress = bar = _Bar()
+    if progress and not callable(progress):
+        raise TypeError(f"progress: wanted True, False or a function, not {type(progress).__name__}")
+    if any("\0" in word for word in words):
+        raise ValueError("a path or an option has a null character")
     try:
-        said = _tombolo.ask(words, NAME if text is not None else "", text or "", progress or None, fails_a_check)
+        # As bytes, since a path may be no UTF-8.
+        said = _tombolo.ask([os.fsencode(word) for word in words], NAME if text is not None else "", (text or "").encode("utf-8", "surrogatepass"), progress or None, fails_a_check)
     finally:
         if bar:
             bar.end()
@@ -87,11 +105,9 @@ def run(words: list[str], text: str | None = None, *, of_dict: bool = False, pro
     return said["text"] if kind is None else answer
 
 
-def ask(kind: type[A], command: str, job: Job | None, options: Mapping[str, Any], progress: Progress = None, more: list[str] | None = None) -> A:
+def ask(kind: type[A], command: str, job: Job, options: Mapping[str, Any], progress: Progress = None, more: list[str] | None = None) -> A:
     """A command's answer about a job. What it writes (out=, report=) it writes."""
     words = ["--json", *words_of(options), *(more or [])]
-    if job is None:
-        return cast(A, run([command, *words], progress=progress, kind=kind))
     name, text, of_dict = job_words(job)
     # First, where no option that takes several values could take it as one of them.
     words = [command, name, *words]

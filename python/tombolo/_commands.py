@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Union, overload
+from typing import Any, Literal, Union, cast, overload
 
 from . import _answers, _ask
 from ._ask import Progress
-from ._jobs import Job
+from ._jobs import Job, plain
 
 Path = Union[str, "os.PathLike[str]"]
 Time = Union[str, float]  # "20 s", "5 min"; a number is seconds
@@ -82,15 +82,18 @@ def sweep(job: Job, vary: Mapping[str, Any] | str | Sequence[str], *, ask: str |
           their product. Or as the command takes it, "PATH=A,B,C".
     ask:  "simulate", "estimate", "plan" or "select".
     """
-    if isinstance(vary, str):
-        vary = [vary]
     if isinstance(vary, Mapping):
-        vary = [f"{path}={values if isinstance(values, str) else ','.join(_text(each) for each in values)}" for path, values in vary.items()]
-    return _ask.ask(_answers.Sweep, "sweep", job, _options(locals(), "vary"), progress, [f"--vary={each}" for each in vary])
+        varied = [f"{path}={_values(path, values)}" for path, values in vary.items()]
+    elif isinstance(vary, (str, list, tuple)):
+        varied = [vary] if isinstance(vary, str) else [_ask.word_of("vary", each) for each in vary]
+    else:
+        raise TypeError(f"vary: wanted a dict of paths and their values, or texts, not {type(vary).__name__}")
+    return _ask.ask(_answers.Sweep, "sweep", job, _options(locals(), "vary", "varied"), progress, [f"--vary={each}" for each in varied])
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _values(path: str, values: Any) -> str:
+    values = plain(values)
+    return ",".join(_ask.word_of(path, each) for each in (values if isinstance(values, (list, tuple, range)) else [values]))
 
 
 def strand(job: Job, *, profile: Path | None = None, dense: bool = False, segment: int | None = None, layers: int | None = None,
@@ -114,7 +117,7 @@ def fabric(gpus: int | None = None, *, radix: int | None = None, domain: int | N
            price_includes_network: bool = False, report: Path | None = None) -> _answers.Fabric:
     """What the network of a GPU cluster needs and costs: Clos, rail-optimised, rail-only. job: a file whose GPUs it joins."""
     options = _options(locals())
-    return _ask.ask(_answers.Fabric, "fabric", None, {**options, "job": job})
+    return cast(_answers.Fabric, _ask.run(["fabric", "--json", *_ask.words_of({**options, "job": job})], kind=_answers.Fabric))
 
 
 def reproduce(table: str | None = None, *, data: Path | None = None, law: str | None = None, rows: bool = False) -> _answers.Reproduction:
@@ -123,4 +126,5 @@ def reproduce(table: str | None = None, *, data: Path | None = None, law: str | 
     table: "rail-only/table-4", "rail-only" for all of it; "reference" and "reference/bloom": errors on published measurements;
            "utilisation". Left out: all claims.
     """
-    return _ask.ask(_answers.Reproduction, "reproduce", None, _options(locals(), "table"), None, [table] if table else None)
+    words = ["reproduce", *([_ask.word_of("table", table)] if table else []), "--json", *_ask.words_of(_options(locals(), "table"))]
+    return cast(_answers.Reproduction, _ask.run(words, kind=_answers.Reproduction))

@@ -19,13 +19,13 @@ def _key(key: Any) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
-    """numpy's and other numbers as Python's."""
-    return value.item() if hasattr(value, "item") and not isinstance(value, (str, bytes)) else value
+def plain(value: Any) -> Any:
+    """Numbers and arrays of numpy, and Series of pandas, as Python's."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _value(value: Any, path: str) -> str:
-    value = _plain(value)
+    value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -36,7 +36,7 @@ def _value(value: Any, path: str) -> str:
         return json.dumps(os.fspath(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(k)} = {_value(v, f'{path}.{k}')}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         return "[" + ", ".join(_value(each, f"{path}[{i}]") for i, each in enumerate(value)) + "]"
     raise TypeError(f"{path}: a job has texts, numbers, lists and dicts, not {type(value).__name__}")
 
@@ -58,6 +58,8 @@ def job_words(job: Job) -> tuple[str, str | None, bool]:
     """(what stands for the job among a command's words, the text if it is no file, whether it was a dict)."""
     if isinstance(job, Mapping):
         return NAME, toml_text(job), True
+    if not isinstance(job, (str, bytes, os.PathLike)):
+        raise TypeError(f"a job is a path, TOML text or a dict, not {type(job).__name__}")
     path = os.fspath(job)
     if isinstance(path, bytes):
         path = os.fsdecode(path)

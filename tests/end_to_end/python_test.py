@@ -439,6 +439,46 @@ print(list(frame["cluster.wan.*.connections"]), len(tombolo.plan({str(LLAMA)!r},
                               env={**os.environ, "PYTHONPATH": str(PACKAGE)})
         return done.returncode, done.stdout, done.stderr
 
+    def test_what_is_no_job_and_no_option(self):
+        for job in (None, [TOY], 3, TOY.open()):
+            with self.subTest(job=job), self.assertRaisesRegex(TypeError, "a job is a path, TOML text or a dict, not "):
+                tombolo.simulate(job)
+            if not isinstance(job, (list, int, type(None))):
+                job.close()
+        sweep = ROOT / "examples" / "what-if" / "job.toml"
+        for function, words in ((lambda: tombolo.plan(LLAMA, top={}), "top: wanted a text, a number or a list of them, not dict"),
+                                (lambda: tombolo.plan(LLAMA, progress="yes"), "progress: wanted True, False or a function, not str"),
+                                (lambda: tombolo.sweep(sweep, None), "vary: wanted a dict of paths and their values, or texts, not NoneType"),
+                                (lambda: tombolo.sweep(sweep, {"training.global_batch": [{}]}), "training.global_batch: .*not dict"),
+                                (lambda: tombolo.fabric(job={}), "job: .*not dict")):
+            with self.subTest(words=words), self.assertRaisesRegex(TypeError, words):
+                function()
+        with self.assertRaisesRegex(ValueError, "null character"):
+            tombolo.simulate("job\0.toml")
+
+    def test_names_of_files_that_are_no_text(self):
+        path = os.path.join(os.fsencode(self.folder), b"\xff.toml")
+        with open(path, "wb") as file:
+            file.write(TOY.read_bytes())
+        for job in (path, os.fsdecode(path)):
+            self.assertEqual(tombolo.simulate(job).iteration_ns, 25_000_000)
+        for text in ('a = "\ud800"\n', "a = 1\n\0\n"):
+            with self.assertRaises(tombolo.JobError):
+                tombolo.simulate(text)
+
+    def test_numbers_of_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed (python3-pandas brings it)")
+        job = ROOT / "examples" / "what-if" / "job.toml"
+        rows = tombolo.sweep(job, {"cluster.wan.*.connections": [1, 2]}).rows
+        for values in (numpy.arange(1, 3), (numpy.int64(1), numpy.float64(2).astype(int)), range(1, 3)):
+            self.assertEqual(tombolo.sweep(job, {"cluster.wan.*.connections": values}).rows, rows)
+        self.assertEqual(tombolo.sweep(job, {"cluster.wan.*.connections": numpy.int64(1)}).rows, rows[:1])
+        answer = tombolo.plan(LLAMA, simulate_for=numpy.float32(0), top=numpy.int64(2), no_pruning=numpy.bool_(True))
+        self.assertEqual(len(answer.top), 2)
+
     def test_other_processes(self):
         """Answers and errors come back from processes, however they were started."""
         self.assertEqual(self.script(f"""
