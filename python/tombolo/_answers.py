@@ -58,6 +58,19 @@ class _Document:
         """What the command prints with --json."""
         return copy.deepcopy(self._document)  # type: ignore[attr-defined]
 
+    def __repr__(self) -> str:
+        """Its figures; of lists and tables how long they are."""
+        shown = [(each.name, getattr(self, each.name)) for each in dataclasses.fields(self) if each.repr]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown if value not in (None, False))})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{len(value)} of them]"
+    if isinstance(value, dict):
+        return f"{{{len(value)} keys}}"
+    return repr(value)
+
 
 def _document_in(hint: Any) -> type[_Document] | None:
     """The dataclass within a field's type: Layout of list[Layout] | None."""
@@ -66,7 +79,7 @@ def _document_in(hint: Any) -> type[_Document] | None:
     return next(filter(None, map(_document_in, typing.get_args(hint))), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Layout(_Document):
     """A layout that a search ranked."""
 
@@ -84,7 +97,7 @@ class Layout(_Document):
     _document: Document = field(default_factory=dict, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer(_Document):
     """What all answers have.
 
@@ -97,6 +110,7 @@ class Answer(_Document):
     _document: Document = field(default_factory=dict, kw_only=True, repr=False, compare=False)
     _asked: tuple[list[str], str | None] = field(default=([], None), kw_only=True, repr=False, compare=False)
     _page: list[str] = field(default_factory=list, kw_only=True, repr=False, compare=False)
+    page_height: ClassVar[int] = 640  # in a notebook, pixels
     page_option: ClassVar[str] = "--report"  # of the command, which writes a page; empty: none does
 
     @classmethod
@@ -145,10 +159,13 @@ class Answer(_Document):
         page = self.page()
         if not page:
             return None
-        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 640px; border: 0" loading="lazy"></iframe>'
+        # Without a base, links within the page would lead to the notebook's own address and load the notebook in its place.
+        page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
+        return (f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: {self.page_height}px; border: 0" loading="lazy">'
+                f"{html.escape(repr(self))} (The page is shown where the notebook is trusted.)</iframe>")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(Answer):
     """The best layouts of a job (`tombolo plan`), in one datacenter or with stages in several."""
 
@@ -175,7 +192,7 @@ class Plan(Answer):
         return _frame(self._document.get("top") or [self._document["best"]], "plan")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WaysAcross(Answer):
     """The ways over several datacenters, best first (`tombolo plan --across`)."""
 
@@ -198,7 +215,7 @@ class WaysAcross(Answer):
         return _frame(self._document["ways"], "plan")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate(Answer):
     """An iteration by a law in closed form (`tombolo estimate`)."""
 
@@ -218,7 +235,7 @@ class Estimate(Answer):
     parallelism: Document | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulation(Answer):
     """The predicted timeline of a job or Plan (`tombolo simulate`)."""
 
@@ -242,6 +259,7 @@ class Simulation(Answer):
     policy: Document | None = None
     over_time: Document | None = None
     wall_s: float | None = None
+    page_height: ClassVar[int] = 960  # down to the timeline
     page_option: ClassVar[str] = ""  # its page is made of its Trace
 
     @property
@@ -264,7 +282,7 @@ class Simulation(Answer):
         return self._written("--out", "predicted.jsonl")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selection(Answer):
     """Which datacenters, and how many pipelines (`tombolo select`)."""
 
@@ -288,7 +306,7 @@ class Selection(Answer):
         return _frame(self._document["rows"], "select")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep(Answer):
     """One question at every point of a grid (`tombolo sweep`)."""
 
@@ -306,7 +324,7 @@ class Sweep(Answer):
         return _frame(self._document["rows"], "sweep")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Strand(Answer):
     """What two microbatches on one device hide of each other (`tombolo strand`)."""
 
@@ -334,7 +352,7 @@ class Strand(Answer):
         return _frame(self._document.get("runs") or [], "strand")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Traffic(Answer):
     """Bytes between pairs of GPUs, by kind of parallelism (`tombolo traffic`)."""
 
@@ -354,7 +372,7 @@ class Traffic(Answer):
         return _frame([{"kind": kind, **row} for kind, row in (self._document.get("by_kind") or {}).items()], "traffic")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fabric(Answer):
     """What the network of a GPU cluster needs and costs (`tombolo fabric`)."""
 
@@ -368,7 +386,7 @@ class Fabric(Answer):
     failures: list[Document] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reproduction(Answer):
     """Published tables: ours, theirs, the gap (`tombolo reproduce`)."""
 

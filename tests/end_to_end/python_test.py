@@ -2,6 +2,7 @@
 import ast
 import contextlib
 import doctest
+import html
 import inspect
 import io
 import json
@@ -362,7 +363,11 @@ print(tombolo.simulate({str(TOY)!r}).iteration_ns)
             page = answer.page()
             self.assertTrue(page.startswith("<!doctype html>"), page[:80])
             self.assertLess(abs(len(page) - len(path.read_text())), 0.01 * len(page))
-            self.assertIn("<iframe srcdoc=", answer._repr_html_())
+            shown = answer._repr_html_()
+            self.assertIn("<iframe srcdoc=", shown)
+            self.assertIn(html.escape('<head><base href="about:srcdoc">'), shown)  # its links stay within it
+            self.assertLess(len(repr(answer)), 1000)
+            self.assertIn(html.escape(repr(answer)), shown)  # where frames are taken out
         simulation = tombolo.simulate(TOY)
         self.assertIn("<!doctype html>", simulation.page()[:100])
         self.ok("simulate", TOY, "--out", self.folder / "t.jsonl")
