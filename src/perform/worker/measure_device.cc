@@ -2,6 +2,10 @@
 
 #include <time.h>
 
+#include <algorithm>
+
+#include "base/cpu_limit.h"
+
 #ifdef TOMBOLO_TORCH
 #include "perform/train/measure_rates.h"
 #endif
@@ -21,9 +25,12 @@ Seconds time_of(clockid_t clock) {
 
 Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
                                          Seconds budget) {
-  const clockid_t clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-  return train::measure_rates({.threads = threads, .budget = budget, .hidden = hidden},
-                              [clock] { return time_of(clock); });
+  const train::RatesOptions options{.threads = threads, .budget = budget, .hidden = hidden};
+  if (threads > 1) return train::measure_rates(options, [] { return time_of(CLOCK_MONOTONIC); });
+  // A group that may use a third of a core has a second of it in three.
+  const double cores = std::min(cpu_limit(), 1.0);
+  return train::measure_rates(options,
+                              [cores] { return time_of(CLOCK_PROCESS_CPUTIME_ID) / cores; });
 }
 #else
 Result<plan::DeviceRates> measure_device(int64_t, const std::vector<int64_t>&, Seconds) {

@@ -10,8 +10,8 @@
 namespace tombolo::worker {
 
 // With so many threads, layers of these hidden sizes, for about so long. One thread is timed by the
-// CPU time of this process, which other processes disturb little; several by the clock. Unusable
-// without LibTorch.
+// CPU time of this process, which other processes disturb little, over the part of a core that its
+// control group may use (base/cpu_limit.h); several by the clock. Unusable without LibTorch.
 Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
                                          Seconds budget);
 

@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
+#include "base/cpu_limit.h"
 #include "base/file.h"
 #include "base/toml.h"
 #include "perform/run/profile.h"
@@ -57,13 +59,19 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
   }
   std::cerr << fmt::format("measuring products, memory and layers for about {}\n",
                            brief(options.time));
+  const double cores = cpu_limit();
+  if (options.threads == 1 && cores < 1)
+    std::cerr << fmt::format("note: this process may use {:.2f} of a core, and rates are of that\n",
+                             cores);
   const std::vector<plan::DeviceRates> ranks =
       TRY(run::measure_devices({.threads = options.threads,
                                 .ranks = options.ranks,
                                 .hidden = options.hidden,
                                 .budget = options.time,
                                 .worker_program = options.worker}));
-  const cluster::Device device = cost::device_from_rates(ranks, "cpu");
+  // Devices of two hosts have two names in a job that has both.
+  const cluster::Device device =
+      cost::device_from_rates(ranks, std::filesystem::path(options.out).stem().string());
   const FlopsPerSecond product = cost::fastest_product(ranks);
   if (device.peak > product) {
     std::cerr << fmt::format(
