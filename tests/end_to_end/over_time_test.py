@@ -89,6 +89,13 @@ class OverTime(Case):
         answer = self.json("simulate", self.job(), "--iterations", 150, "--out", "trace.jsonl")["over_time"]
         used = self.records(self.folder / "trace.jsonl", "density")
         self.assertEqual(used, {row["iteration"]: row["density"] for row in answer["iterations"]})
+        lines = [json.loads(line) for line in (self.folder / "trace.jsonl").read_text().splitlines()]
+        reasons = {each["iteration"]: each["reason"] for each in lines if "reason" in each}
+        self.assertEqual(reasons, {each["first_iteration"]: each["reason"] for each in answer["density"]["changes"]})
+        believed, carried = (self.records(self.folder / "trace.jsonl", name) for name in ("line_rate", "line_capacity"))
+        for each in answer["density"]["changes"]:
+            self.assertEqual(believed[each["first_iteration"]], each["line_bytes_per_s"])
+        self.assertEqual({row["iteration"]: row["line_bytes_per_s"][0] for row in answer["iterations"]}, carried)
         header = json.loads((self.folder / "trace.jsonl").read_text().splitlines()[0])
         self.assertIn("--iterations 150", header["command"])
         self.ok("report", "trace.jsonl", "--out", "report.html")

@@ -21,6 +21,16 @@ void describe(Archive& a, DensityChange& change) {
 }  // namespace tombolo::observe
 
 namespace tombolo::run {
+namespace {
+
+tune::Decision decision_of(const observe::DensityChange& change) {
+  return {.first_iteration = change.first_iteration,
+          .density = change.density,
+          .rate = change.rate,
+          .reason = change.reason};
+}
+
+}  // namespace
 
 DensityControl::DensityControl(const plan::Plan& plan, std::string file, bool goes_on)
     : plan_(&plan),
@@ -55,7 +65,11 @@ void DensityControl::keep(observe::DensityChange change) {
 std::optional<join::DensityOrder> DensityControl::begin(int64_t first_iteration) {
   if (!is_on()) return std::nullopt;
   reports_.emplace(*plan_, first_iteration, plan_->run.byte_scale);
-  controller_.emplace(tune::controller_options(*plan_, density_));
+  const tune::RateController::Options options = tune::controller_options(*plan_, density_);
+  controller_.emplace(options);
+  ahead_ = options.ahead;
+  changed_before_ = changed_;
+  beliefs_.clear();
   return join::DensityOrder{first_iteration, density_};
 }
 
@@ -70,6 +84,7 @@ std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
   const auto line = reports_->add(rank, report.iteration, of_rank);
   if (!line) return std::nullopt;
   const auto decided = controller_->add(*line);
+  beliefs_.push_back({line->iteration + ahead_, controller_->rate()});
   if (!decided || decided->first_iteration > plan_->run.steps) return std::nullopt;
   keep({.first_iteration = decided->first_iteration,
         .before = density_,
@@ -87,11 +102,16 @@ void DensityControl::remove_file() const {
   if (!file_.empty()) std::filesystem::remove(file_, ec);
 }
 
+void DensityControl::add_records(std::vector<trace::Record>& records) const {
+  const auto newest = std::min(changed_ - changed_before_, std::ssize(changes_));
+  std::vector<tune::Decision> decisions;
+  for (auto change = changes_.end() - newest; change != changes_.end(); ++change)
+    decisions.push_back(decision_of(*change));
+  tune::add_decisions(decisions, beliefs_, records);
+}
+
 std::string to_line(const observe::DensityChange& change) {
-  return tune::to_line(change.before, {.first_iteration = change.first_iteration,
-                                       .density = change.density,
-                                       .rate = change.rate,
-                                       .reason = change.reason});
+  return tune::to_line(change.before, decision_of(change));
 }
 
 }  // namespace tombolo::run

@@ -10,6 +10,8 @@
 #include "perform/observe/progress_tracker.h"
 #include "perform/stage/iteration_report.h"
 #include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+#include "steer/tune/decision_records.h"
 #include "steer/tune/line_reports.h"
 #include "steer/tune/rate_controller.h"
 
@@ -31,6 +33,8 @@ class DensityControl {
   const std::vector<observe::DensityChange>& changes() const { return changes_; }
   int64_t changed() const { return changed_; }
   void remove_file() const;
+  // To the records of this epoch's ranks, what was decided and believed in it (steer/tune/decision_records.h).
+  void add_records(std::vector<trace::Record>& records) const;
 
   static constexpr size_t kChangesKept = 1000;
 
@@ -45,6 +49,10 @@ class DensityControl {
   std::optional<tune::LineReports> reports_;
   std::vector<observe::DensityChange> changes_;
   int64_t changed_ = 0;
+  int64_t changed_before_ = 0;  // this epoch
+  int64_t ahead_ = 0;           // of the controller
+  std::vector<tune::LineBelief>
+      beliefs_;  // of this epoch: one for each iteration, as the Trace has more
 };
 
 // "density 0.01 -> 0.015 from iteration 12 on: ..."

@@ -80,6 +80,28 @@ TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
   EXPECT_EQ(control.changes().size(), 1u);
 }
 
+// Of the epoch that ends with a Trace; what was decided before it is in use from its beginning.
+TEST(DensityControl, ATraceSaysWhatItsEpochDecided) {
+  const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
+  DensityControl control(plan, "", false);
+  control.begin(1);
+  report(control, plan, 1, 180, 80);
+  ASSERT_TRUE(report(control, plan, 2, 180, 80));
+  std::vector<trace::Record> records = {{"density", 4, 0, {40}, 0.01},
+                                        {"density", 5, 0, {50}, 0.005}};
+  std::vector<trace::Record> again = records;
+  control.add_records(records);
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(records[0].reason, "");
+  EXPECT_EQ(records[1].reason, control.changes()[0].reason);
+  EXPECT_EQ(records[2].name, "line_rate");
+  EXPECT_EQ(records[3], (trace::Record{"line_rate", 5, 0, {50}, control.changes()[0].rate.value}));
+  control.begin(4);
+  control.add_records(again);
+  EXPECT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[1].reason, "");
+}
+
 TEST(DensityControl, AReplicaThatWaitsForAnotherDoesNotBlameTheLine) {
   const plan::Plan plan = plan_with("density = 0.01\ndensity_range = [0.002, 0.05]\n");
   DensityControl control(plan, "", false);

@@ -876,6 +876,7 @@ Result<observe::RunSummary> Epoch::conclude() {
     if (iteration >= first_iteration_) break;
     summary.trace.records.push_back({"loss", iteration, last, {}, loss});
   }
+  density_.add_records(summary.trace.records);
   trace::normalize(summary.trace);
   summary.machine = stage::machine_load(plan_, summary.trace, cpu_busy_,
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));

@@ -114,6 +114,7 @@ void DensitySteering::report(int32_t number, int64_t iteration, SimTime now) {
   if (!line) return;
   const auto decision = controller_.add(*line);
   if (decision && decision->first_iteration <= iterations_) decisions_.push_back(*decision);
+  beliefs_.push_back({iteration + ahead_, controller_.rate()});
   set_density(iteration + ahead_, controller_.density());
 }
 

@@ -17,6 +17,7 @@
 #include "predict/sim/interpret.h"
 #include "spec/plan/plan.h"
 #include "spec/schedule/schedule.h"
+#include "steer/tune/decision_records.h"
 #include "steer/tune/line_reports.h"
 #include "steer/tune/rate_controller.h"
 
@@ -31,6 +32,7 @@ class DensitySteering final : public Watcher {
   void finished(const graph::Graph& graph, size_t node, const Span& span) override;
 
   const std::vector<tune::Decision>& decisions() const { return decisions_; }
+  const std::vector<tune::LineBelief>& beliefs() const { return beliefs_; }
   const std::vector<double>& densities() const { return densities_; }  // by iteration, from 1
   SimTime reported_at(int32_t rank, int64_t iteration) const {
     return reports_at_[static_cast<size_t>(rank)][static_cast<size_t>(iteration - 1)];
@@ -69,6 +71,7 @@ class DensitySteering final : public Watcher {
   std::map<double, graph::Graphs> by_density_;                    // one iteration
   std::vector<double> densities_;
   std::vector<tune::Decision> decisions_;
+  std::vector<tune::LineBelief> beliefs_;
 };
 
 }  // namespace tombolo::sim

@@ -201,11 +201,45 @@ TEST(DensitySteering, MessagesCarryWhatTheDensityOfTheirIterationSays) {
   EXPECT_EQ(messages, 120U);
   size_t records = 0;
   for (const trace::Record& record : out.trace.records) {
-    ASSERT_EQ(record.name, "density");
+    if (record.name != "density") continue;
     EXPECT_EQ(record.value, out.densities[static_cast<size_t>(record.iteration - 1)]);
     ++records;
   }
   EXPECT_EQ(records, 120U) << "of each rank in each iteration";
+}
+
+// Beside the densities stands why, once, what was believed of the line for it, and what it carried.
+TEST(DensitySteering, TheTraceSaysWhy) {
+  const plan::Plan plan = plan_of(kAuto);
+  const double bytes = update_bytes(plan).value;
+  const Simulation out =
+      simulated(plan, 60, trace_of(Bytes{bytes}, {{ms(0), ms(90)}, {ms(1095), ms(30)}}));
+  std::map<int64_t, std::string> reasons;
+  std::map<int64_t, double> believed, carried;
+  for (const trace::Record& record : out.trace.records) {
+    EXPECT_EQ(record.rank, record.reason.empty() && record.name == "density" ? record.rank : 0);
+    if (!record.reason.empty()) reasons[record.iteration] = record.reason;
+    if (record.name == "line_rate") believed[record.iteration] = record.value;
+    if (record.name == "line_capacity") carried[record.iteration] = record.value;
+  }
+  ASSERT_EQ(reasons.size(), out.decisions.size());
+  ASSERT_EQ(reasons.size(), 2U);
+  for (const tune::Decision& each : out.decisions) {
+    EXPECT_EQ(reasons[each.first_iteration], each.reason);
+    EXPECT_DOUBLE_EQ(believed[each.first_iteration], each.rate.value);
+  }
+  EXPECT_EQ(believed.rbegin()->first, 60);
+  EXPECT_EQ(carried.size(), 60U);
+  EXPECT_NEAR(carried[1], bytes / 0.09, 1);
+  // From 1 s to 1.1 s: 95 ms of the slow line, 5 of the fast one.
+  EXPECT_NEAR(carried[11], (0.95 / 0.09 + 0.05 / 0.03) * bytes, bytes * 1e-3);
+  EXPECT_NEAR(carried[59], bytes / 0.03, 1);
+}
+
+TEST(DensitySteering, ALineWithoutATraceSaysNothingOfWhatItCarries) {
+  const auto out = simulate(plan_of(kAuto), {.iterations = 20, .steers_density = true});
+  ASSERT_TRUE(out);
+  for (const trace::Record& record : out->trace.records) EXPECT_NE(record.name, "line_capacity");
 }
 
 // The controller over a loop that shares no code with the simulator: which iteration begins when, what came in

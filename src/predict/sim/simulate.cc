@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/check.h"
@@ -336,6 +337,38 @@ void steer(const plan::Plan& plan, const Channels& channels, Played& out) {
                              .value = out.densities[static_cast<size_t>(i - 1)]});
     }
   }
+  tune::add_decisions(steering.decisions(), steering.beliefs(), out.records);
+}
+
+// What the line carried in truth, beside what is believed of it: the slowest of those that follow a trace, and
+// the mean of an iteration.
+void add_capacities(const plan::Plan& plan, std::span<const cluster::RateTrace> rates,
+                    trace::Trace& trace) {
+  std::vector<const cluster::RateTrace*> lines;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    const auto holds_ranks = [&](const std::string& datacenter) {
+      return std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                         [&](const auto& rank) { return rank.datacenter == datacenter; });
+    };
+    const auto& between = plan.cluster.wan[i].between;
+    if (!rates[i].empty() && holds_ranks(between[0]) && holds_ranks(between[1]))
+      lines.push_back(&rates[i]);
+  }
+  if (lines.empty() || trace.records.empty()) return;
+  const int32_t rank = trace.records.front().rank;
+  for (const trace::IterationTime& time : trace::iteration_times(trace)) {
+    if (time.end == time.start) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (const cluster::RateTrace* line : lines) {
+      const Bytes carried{line->bytes_between(time.start - SimTime{}, time.end - SimTime{})};
+      least = std::min(least, (carried / seconds(time.end - time.start)).value);
+    }
+    trace.records.push_back({.name = "line_capacity",
+                             .iteration = time.iteration,
+                             .rank = rank,
+                             .at = time.end,
+                             .value = least});
+  }
 }
 
 // All pipelines, or those of a sample.
@@ -402,6 +435,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   out.trace.intervals =
       intervals_of(plan, played.graphs, played.execution, Passes::kWithWhatTheyCommunicate);
   out.trace.records = played.records;
+  if (!played.densities.empty()) add_capacities(plan, options.rates, out.trace);
   out.decisions = played.decisions;
   out.densities = played.densities;
   trace::normalize(out.trace);

@@ -45,7 +45,9 @@ struct Simulation {
   uint64_t events = 0;
   std::string fingerprint;         // of the order of events; also in the trace's header
   std::vector<Bytes> peak_memory;  // per rank: state, and activations in flight
-  // Where the density is steered. The Trace has the record "density", as a run's.
+  // Where the density is steered. The Trace has the records "density", with the reasons, and "line_rate", as a
+  // run's (steer/tune/decision_records.h); and of lines that follow a trace "line_capacity", bytes per second:
+  // the mean of an iteration, of the slowest.
   std::vector<tune::Decision> decisions;
   std::vector<double> densities;  // by iteration, from 1
 };

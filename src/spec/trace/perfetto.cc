@@ -212,6 +212,12 @@ std::string to_perfetto(const Trace& trace) {
     writer.event(fmt::format(R"("ph":"C","name":{},"pid":{},"ts":{},"args":{{"value":{}}})",
                              quoted(record.name), record.rank, microseconds(record.at.ns),
                              to_json(Value(record.value), -1)));
+    if (record.reason.empty()) continue;
+    writer.event(
+        fmt::format(R"("ph":"i","s":"p","name":{},"cat":"decision","pid":{},"tid":0,"ts":{},)"
+                    R"("args":{{"iteration":{},"reason":{}}})",
+                    quoted(fmt::format("{} {:g}", record.name, record.value)), record.rank,
+                    microseconds(record.at.ns), record.iteration, quoted(record.reason)));
   }
   return writer.take();
 }

@@ -82,6 +82,20 @@ TEST(Perfetto, IsJsonWithNamesTimesAndArrows) {
   EXPECT_THAT(text, HasSubstr(R"("ph":"C","name":"loss","pid":1,"ts":2.000,"args":{"value":5.5})"));
 }
 
+TEST(Perfetto, AReasonIsAnInstant) {
+  Trace trace;
+  trace.records = {{"density", 7, 1, {2000}, 0.01, "of \"two\""}};
+  const std::string text = to_perfetto(trace);
+  ASSERT_TRUE(parse_json(text, "trace.json"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("ph":"C","name":"density","pid":1,"ts":2.000,"args":{"value":0.01})"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"("ph":"i","s":"p","name":"density 0.01","cat":"decision","pid":1,"tid":0,"ts":2.000,)"
+          R"("args":{"iteration":7,"reason":"of \"two\""}})"));
+}
+
 // Bars of a track do not overlap: a backward that runs beside a forward has one of its own, and the
 // message for it ends there.
 TEST(Perfetto, CoExecutedPassesHaveATrackEach) {

@@ -96,6 +96,7 @@ struct Record {
   int32_t rank = 0;
   SimTime at;
   double value = 0;
+  std::string reason = {};  // of a value that was decided; empty: none is said
 
   bool operator==(const Record&) const = default;
 };

@@ -33,6 +33,7 @@ void describe(Archive& a, Record& record) {
   a.required("rank", record.rank);
   a.required("at_ns", record.at.ns);
   a.required("value", record.value);
+  a.optional("reason", record.reason);
 }
 
 namespace {

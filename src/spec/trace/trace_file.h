@@ -6,7 +6,8 @@
 //   {"action": "0REDUCE_GRAD", "lane": "collective", "rank": 0, ..., "bytes": 8388608}
 //   {"action": "1NODE3", "lane": "dimension", ..., "name": "chunk 3 REDUCE_SCATTER ring"}
 //   {"record": "loss", "iteration": 1, "rank": 1, "at_ns": 5000000, "value": 5.545}
-//   {"end": true, "intervals": 2, "records": 1}
+//   {"record": "density", ..., "value": 0.01, "reason": "the line carries 4.04 Mbps: ..."}
+//   {"end": true, "intervals": 4, "records": 2}
 //
 // A file without its last line is refused as truncated. Equal Traces give equal bytes.
 #pragma once
@@ -32,8 +33,8 @@ Result<Trace> read_trace(const std::string& path);
 // One process per rank, named by its datacenter, stage and device; in it one thread for compute and
 // one per peer it sends to; of nodes of a graph, one for each lane. More where bars would
 // overlap, as messages of a WAN link do: Perfetto drops a bar that overlaps another one. Arrows lead from a message to the computation that consumes it. Times are microseconds
-// with nanoseconds as decimals. Records with a value become counters. Format: "Trace Event Format"
-// (Duflot et al., 2016).
+// with nanoseconds as decimals. Records become counters, and the reason of one an instant of its rank. Format:
+// "Trace Event Format" (Duflot et al., 2016).
 std::string to_perfetto(const Trace& trace);
 
 // Intervals as CSV, for spreadsheets and data frames: a header row, then a row per interval.

@@ -49,7 +49,9 @@ Trace whole_trace() {
                       .iteration = INT64_MAX,
                       .start = {INT64_MIN},
                       .end = {INT64_MAX}}};
-  trace.records = {{"loss", 1, 1, {5}, 0.1}, {"loss", 2, 1, {6}, 5e-324}};
+  trace.records = {{"loss", 1, 1, {5}, 0.1},
+                   {"loss", 2, 1, {6}, 5e-324},
+                   {"density", 2, 0, {6}, 0.01, "a \"reason\"\nof two lines"}};
   return trace;
 }
 
@@ -73,6 +75,20 @@ TEST(TraceFile, NamesCollectivesAndReplicasInItsLines) {
               HasSubstr(R"({"action":"1REDUCE_GRAD","lane":"collective","rank":1,)"
                         R"("iteration":1,"start_ns":2000,"end_ns":3000,"bytes":512,"part":3})"));
   EXPECT_THAT(text, HasSubstr(R"({"rank":1,"stage":1,"replica":2,"datacenter":"paris")"));
+}
+
+// A record without a reason is written as before there were any.
+TEST(TraceFile, AReasonStandsWhereThereIsOne) {
+  Trace trace;
+  trace.records = {{"density", 7, 0, {5}, 0.01, "the line carries 4 Mbps"},
+                   {"density", 8, 0, {6}, 0.01}};
+  const std::string text = to_json_lines(trace);
+  EXPECT_THAT(text,
+              HasSubstr(R"({"record":"density","iteration":7,"rank":0,"at_ns":5,"value":0.01,)"
+                        R"("reason":"the line carries 4 Mbps"})"));
+  EXPECT_THAT(text,
+              HasSubstr(R"({"record":"density","iteration":8,"rank":0,"at_ns":6,"value":0.01})"));
+  EXPECT_EQ(*parse_trace(text, "t.jsonl"), trace);
 }
 
 // A run of a graph: no Plan, but what it was made from and what it came to.

@@ -1,0 +1,29 @@
+// Decisions about the density in a Trace, beside the record "density" of every rank and iteration: the launcher of
+// a run writes them when it has all parts, and the simulator.
+//
+//   "density"    of the lowest rank, in the first iteration that has what was decided: the reason as well
+//   "line_rate"  bytes per second: what the controller believed of the line when it decided the density of an
+//                iteration, or left it
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "spec/trace/trace.h"
+#include "steer/tune/rate_controller.h"
+
+namespace tombolo::tune {
+
+struct LineBelief {
+  int64_t iteration = 1;  // whose density was decided by it
+  BytesPerSecond rate;    // 0: not known
+};
+
+// Decisions in the order of their iterations. One that no iteration followed is left out, as are beliefs of
+// iterations that have no density.
+void add_decisions(std::span<const Decision> decisions, std::span<const LineBelief> beliefs,
+                   std::vector<trace::Record>& records);
+
+}  // namespace tombolo::tune
