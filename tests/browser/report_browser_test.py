@@ -383,12 +383,66 @@ class ReportTest(PageTest):
                             self.assertTrue(a[1] + a[3] <= b[1] + 1 or b[1] + b[3] <= a[1] + 1, f"{a} over {b}")
 
     def test_nothing_hangs_out_at_600_pixels(self):
-        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "planner", "long_names"):
+        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "planner", "long_names", "line"):
             with self.browse(page + ".html", 600) as browser:
                 browser.keep("600-" + page)
                 self.assertEqual([], browser.errors(), page)
                 self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"), page)
                 self.assertEqual([], browser.run(HANGING), page)
+
+    def test_the_line_and_what_was_sent_stand_below_one_another(self):
+        charts = "return [...document.querySelectorAll('#line .chart')].map((chart) => chart.querySelector(arguments[0])?.textContent)"
+        for width, *flags in ((1400,), (600,), (1400, "--blink-settings=preferredColorScheme=0"), (600, "--blink-settings=preferredColorScheme=0")):
+            with self.browse("line.html", width, 1000, *flags) as browser:
+                browser.run("document.documentElement.style.scrollBehavior = 'auto'; document.getElementById('line').scrollIntoView()")
+                browser.keep(f"line-{width}" + ("-dark" if flags else ""))
+                self.assertEqual([], browser.errors())
+                self.assertEqual(["Rate of the line", "Share of gradients that is sent", "Iteration time",
+                                  "Share of parameters that were up to date", "Loss (nats per token)"], browser.run(charts, "h3"))
+                self.assertEqual(["emulated · bytes\u00a0÷\u00a010"] * 5, browser.run(charts, ".badge"))
+                plots = browser.run("""return [...document.querySelectorAll('#line .chart .axis.x')].map((axis) => {
+                    const {left, right} = axis.querySelector('path').getBoundingClientRect(); return Math.round(left) + ' ' + Math.round(right)})""")
+                self.assertEqual(1, len(set(plots)), plots)
+        with self.browse("line.html", 1400, 1000) as browser:
+            loose = browser.run("return [...document.querySelectorAll('#learning h3')].map((h) => h.textContent)")
+            self.assertEqual(["Loss (nats per token)"], loose)
+            decisions = browser.run("return data.traces[0].decisions")
+            self.assertGreater(decisions["reasons"], 20)
+            newest = decisions["newest"]
+            self.assertEqual(len(newest), browser.run("return document.querySelectorAll('#line .mark').length"))
+            self.assertIn(f"The newest 20 of {decisions['reasons']} decisions", browser.run("return document.getElementById('line').innerText"))
+            rows = browser.run("return [...document.querySelectorAll('.decisions tbody tr')].map((row) => row.lastChild.textContent)")
+            self.assertEqual([each["reason"] for each in newest[:-21:-1]], rows)
+            # What is pointed at in one chart is read in all, and why.
+            svg = "const svg = document.querySelectorAll('#line .chart svg')[arguments[0]]; "
+            point = svg + """const box = svg.getBoundingClientRect(), axis = svg.querySelector('.axis.x path').getBoundingClientRect();
+                const x = axis.left + (arguments[1] - 1) / 399 * axis.width;
+                svg.dispatchEvent(new MouseEvent('mousemove', {clientX: x, clientY: box.top + 40}))"""
+            why = "return document.querySelector('#line .why').textContent"
+            each, following = newest[3], newest[4]["iteration"]
+            for at in (each["iteration"], following - 1):
+                browser.run(point, 2, at)
+                for reading in browser.run(charts, ".reading"):
+                    self.assertIn(f"iteration {at}: ", reading)
+                self.assertEqual(f"From iteration {each['iteration']} on: {each['reason']}", browser.run(why))
+                self.assertEqual([3], browser.run("return [...document.querySelectorAll('#line .mark')].flatMap((mark, i) => mark.classList.contains('holds') ? [i] : [])"))
+            browser.run("document.getElementById('line').scrollIntoView()")
+            browser.keep("line-hover")
+            browser.run(point, 0, 1)
+            self.assertIn("began with", browser.run(why))
+            browser.run(svg + "svg.dispatchEvent(new MouseEvent('mouseleave'))", 0)
+            self.assertIn(newest[-1]["reason"], browser.run(why))
+            # Keys do the same.
+            browser.run(svg + "svg.focus({preventScroll: true})", 1)
+            browser.press("ArrowLeft", "ArrowLeft")
+            for reading in browser.run(charts, ".reading"):
+                self.assertIn("iteration 398: ", reading)
+            self.assertEqual([], browser.errors())
+        with self.browse("line_silent.html") as browser:
+            self.assertEqual([], browser.errors())
+            self.assertEqual(4, browser.run("return document.querySelectorAll('#line .chart').length"))  # no rate
+            self.assertIn("the Trace does not say why", browser.run("return document.getElementById('line').innerText"))
+            self.assertEqual(0, browser.run("return document.querySelectorAll('#line .why, #line table').length"))
 
     def test_a_run_of_graphs_shows_names_and_where_time_goes(self):
         with self.browse("graphs.html") as browser:

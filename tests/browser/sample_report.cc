@@ -6,6 +6,7 @@
 //                            replicas_once.html (1 iteration),
 //                            folded.html (96 ranks, 2 iterations), cut.html (half of a timeline),
 //                            long_names.html (of datacenters),
+//                            line.html (a density that follows the line), line_silent.html (and no reasons),
 //                            graphs.html, graphs_once.html (one rank for all), heat_map.html,
 //                            streams.html, sweep.html, planner.html
 //
@@ -20,6 +21,7 @@
 #include "predict/cost/price_plan.h"
 #include "sample_graphs.h"
 #include "sample_heat_map.h"
+#include "sample_line.h"
 #include "sample_planner.h"
 #include "sample_replicas.h"
 #include "sample_streams.h"
@@ -218,6 +220,9 @@ Status write_reports(const std::string& folder) {
                                .memory_peak = 70_GB,
                                .memory = 80_GB};
   TRY(save("folded.html", TRY(sample_replicas(2, 24)), {.figures = {priced, priced}}));
+  const trace::Trace line = TRY(sample_line(400, true)), silent = TRY(sample_line(40, false));
+  TRY(save("line.html", {line}));
+  TRY(save("line_silent.html", {silent}));
   const trace::Trace graphs = TRY(report::sample_graphs(false));
   TRY(save("graphs.html", {graphs}));
   const trace::Trace graphs_once = TRY(report::sample_graphs(true));

@@ -340,7 +340,7 @@ void steer(const plan::Plan& plan, const Channels& channels, Played& out) {
   tune::add_decisions(steering.decisions(), steering.beliefs(), out.records);
 }
 
-// What the line carried in truth, beside what is believed of it: the slowest of those that follow a trace, and
+// What the line could carry in truth, beside what is believed of it: the slowest of those that follow a trace, and
 // the mean of an iteration.
 void add_capacities(const plan::Plan& plan, std::span<const cluster::RateTrace> rates,
                     trace::Trace& trace) {

@@ -99,6 +99,7 @@ Value trace_data(const Shown& shown, const std::vector<int64_t>& iterations, siz
                       {"graph", graph_run(trace)},
                       {"iteration_times", iteration_curve(trace)},
                       {"records", record_curves(trace)},
+                      {"decisions", density_decisions(trace)},
                       {"timeline", timeline(trace, iterations, bytes_max)}};
 }
 
@@ -156,6 +157,7 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
                                             {"gantt", asset("gantt.js")},
                                             {"charts", asset("charts.js")},
                                             {"sections", asset("sections.js")},
+                                            {"line", asset("line.js")},
                                             {"graphs", asset("graphs.js")},
                                             {"inputs", asset("inputs.js")},
                                             {"view_hash", asset("view_hash.js")},

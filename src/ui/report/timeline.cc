@@ -335,4 +335,37 @@ Value record_curves(const Trace& trace) {
   return out;
 }
 
+Value density_decisions(const Trace& trace) {
+  std::map<int64_t, const trace::Record*> densities;
+  std::map<int64_t, double> rates;
+  for (const trace::Record& record : trace.records) {
+    if (!std::isfinite(record.value)) continue;
+    if (record.name == "line_rate") rates.try_emplace(record.iteration, record.value);
+    if (record.name != "density") continue;
+    const auto [at, is_new] = densities.try_emplace(record.iteration, &record);
+    if (!is_new && record.rank < at->second->rank) at->second = &record;
+  }
+  if (densities.empty()) return {};
+  int64_t changed = 0;
+  Value::Array reasons;
+  const trace::Record* before = nullptr;
+  for (const auto& [iteration, record] : densities) {
+    if (before && before->value != record->value) ++changed;
+    if (!record->reason.empty()) {
+      const auto rate = rates.find(iteration);
+      reasons.push_back(
+          Value::Table{{"iteration", iteration},
+                       {"before", before ? Value(before->value) : Value()},
+                       {"density", record->value},
+                       {"line_bytes_per_s", rate == rates.end() ? Value() : Value(rate->second)},
+                       {"reason", record->reason}});
+    }
+    before = record;
+  }
+  const int64_t all = std::ssize(reasons);
+  const auto newest = std::min(all, static_cast<int64_t>(kDecisionsMax));
+  reasons.erase(reasons.begin(), reasons.end() - newest);
+  return Value::Table{{"changed", changed}, {"reasons", all}, {"newest", std::move(reasons)}};
+}
+
 }  // namespace tombolo::report

@@ -68,4 +68,10 @@ Value iteration_curve(const trace::Trace& trace);
 // share of the loss ("replica_loss") and what is about the machine (figures.h).
 Value record_curves(const trace::Trace& trace);
 
+// {"changed": 40, "reasons": 37, "newest": [{"iteration", "before", "density", "line_bytes_per_s", "reason"}]} of a
+// density that may change, by the lowest rank with that record: how often it did, how many reasons the Trace has,
+// and the newest kDecisionsMax of them, the last one last. "before" and the rate may be null. Null without densities.
+inline constexpr size_t kDecisionsMax = 1'000;
+Value density_decisions(const trace::Trace& trace);
+
 }  // namespace tombolo::report

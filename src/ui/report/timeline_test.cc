@@ -176,6 +176,34 @@ TEST(Timeline, RecordsBecomeCurves) {
             R"({"loss":{"iteration":[1,2],"value":[5.5,4.25]}})");
 }
 
+TEST(Timeline, DecisionsSayHowMuchFromWhenOnAndWhy) {
+  Trace trace;
+  EXPECT_TRUE(density_decisions(trace).is_null());
+  trace.records = {{"density", 1, 1, {}, 0.02},       {"density", 1, 0, {}, 0.01},
+                   {"density", 2, 0, {}, 0.02, "up"}, {"density", 3, 0, {}, 0.02},
+                   {"density", 4, 0, {}, 0.04},       {"density", 5, 0, {}, 0.03, "down"},
+                   {"line_rate", 2, 0, {}, 500'000},  {"loss", 5, 0, {}, 3, "not of a density"}};
+  EXPECT_EQ(
+      to_json(density_decisions(trace), -1),
+      R"({"changed":3,"reasons":2,"newest":[)"
+      R"({"iteration":2,"before":0.01,"density":0.02,"line_bytes_per_s":500000.0,"reason":"up"},)"
+      R"({"iteration":5,"before":0.04,"density":0.03,"line_bytes_per_s":null,"reason":"down"}]})");
+}
+
+TEST(Timeline, OfManyDecisionsTheNewestAreEmbedded) {
+  Trace trace;
+  constexpr auto kAll = static_cast<int64_t>(kDecisionsMax) + 5;
+  for (int64_t i = 1; i <= kAll; ++i)
+    trace.records.push_back({"density", i, 0, {}, 1.0 / double(i), "down"});
+  const Value decisions = density_decisions(trace);
+  EXPECT_EQ(*decisions.find("reasons"), Value(kAll));
+  EXPECT_EQ(*decisions.find("changed"), Value(kAll - 1));
+  const auto& newest = *decisions.find("newest")->get<Value::Array>();
+  ASSERT_EQ(newest.size(), kDecisionsMax);
+  EXPECT_EQ(*newest.front().find("iteration"), Value(6));
+  EXPECT_EQ(*newest.back().find("iteration"), Value(kAll));
+}
+
 TEST(Template, FillsEveryNameOnce) {
   EXPECT_EQ(fill_template("a {{x}} b {{y}}{{x}}", {{"x", "{{y}}"}, {"y", "2"}}),
             "a {{y}} b 2{{y}}");

@@ -1,8 +1,13 @@
 // Curves over iterations: axes, lines, and the value under the pointer.
 "use strict";
 
-// options: {title, badges, series: [{name, provenance, x, y, color, points}], levels: [{name, y,
-// color}], format, axis_format, from_zero}. Levels are values without iterations, such as a prediction.
+// options: {title, badges, series: [{name, provenance, x, y, color, points, steps, dashed}], levels: [{name, y,
+// color}], format, axis_format, from_zero}. Levels are values without iterations, such as a prediction; a series of
+// steps keeps a value until the next one. Charts below one another also have:
+//   height, domain   of all of them; `quiet` ones name no iterations
+//   marks            [{x, y}]: places on a curve
+//   join             their list, which each adds itself to: what is pointed at in one is shown in all
+//   on_point         is told of the iteration that is pointed at; null: none
 function line_chart(options) {
   const reading = element("div", {class: "reading"});
   const root = element("div", {class: "chart"},
@@ -26,17 +31,20 @@ class LineChart {
     Object.assign(this, {svg, reading, options});
     // Every iteration that some series has, for the pointer to snap to.
     this.stops = [...new Set(options.series.flatMap((series) => series.x))].sort((a, b) => a - b);
-    svg.on("mousemove", () => this.point(this.x.invert(d3.mouse(this.svg.node())[0])))
-        .on("mouseleave", () => this.rest())
-        .on("blur", () => this.rest())
+    this.joined = options.join || [];
+    this.joined.push(this);
+    svg.on("mousemove", () => this.point_all(this.x.invert(d3.mouse(this.svg.node())[0])))
+        .on("mouseleave", () => this.rest_all())
+        .on("blur", () => this.rest_all())
         .on("keydown", () => this.key());
   }
 
   draw(width) {
     if (!width) return;
     const {series, levels = []} = this.options;
-    const height = 206, margin = {top: 12, right: 10, bottom: 42, left: 64};
-    const xs = d3.extent(this.stops);
+    const {height = 206, quiet, marks = []} = this.options;
+    const margin = {top: 12, right: 10, bottom: quiet ? 10 : 42, left: 64};
+    const xs = this.options.domain || d3.extent(this.stops);
     const ys = [...series.flatMap((s) => s.y), ...levels.map((level) => level.y)];
     let [low, high] = d3.extent(ys);
     if (this.options.from_zero) low = Math.min(0, low);
@@ -47,9 +55,9 @@ class LineChart {
     this.svg.attr("height", height).attr("viewBox", `0 0 ${width} ${height}`).selectAll("*").remove();
 
     const whole = d3.svg.axis().scale(this.x).orient("bottom").ticks(Math.max(2, Math.floor(width / 90)))
-                      .tickFormat((n) => Number.isInteger(n) ? n : "").outerTickSize(0);
+                      .tickFormat((n) => Number.isInteger(n) && !quiet ? n : "").outerTickSize(0);
     this.svg.append("g").attr("class", "axis x").attr("transform", `translate(0,${height - margin.bottom})`).call(whole);
-    this.svg.append("text").attr({class: "axis-name", x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle"}).text("iteration");
+    if (!quiet) this.svg.append("text").attr({class: "axis-name", x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle"}).text("iteration");
     const values = d3.svg.axis().scale(this.y).orient("left").ticks(4).tickFormat(this.options.axis_format)
                        .tickSize(-(width - margin.left - margin.right), 0);
     this.svg.append("g").attr("class", "axis y").attr("transform", `translate(${margin.left},0)`).call(values);
@@ -58,15 +66,26 @@ class LineChart {
       this.svg.append("line").attr({x1: this.x.range()[0], x2: this.x.range()[1], y1: this.y(level.y), y2: this.y(level.y)})
           .style({stroke: `var(${level.color})`, "stroke-width": 2, "stroke-dasharray": "6 4"});
     }
-    for (const {x, y, color, points} of series) {
-      const path = d3.svg.line().x((_, i) => this.x(x[i])).y((_, i) => this.y(y[i]));
-      this.svg.append("path").attr("d", path(x)).style({fill: "none", stroke: `var(${color})`, "stroke-width": 2, "stroke-linejoin": "round"});
-      if (!points && x.length > 40) continue;
+    for (const {x, y, color, points, steps, dashed} of series) {
+      const path = d3.svg.line().x((_, i) => this.x(x[i])).y((_, i) => this.y(y[i])).interpolate(steps ? "step-after" : "linear");
+      this.svg.append("path").attr("d", path(x)).style({fill: "none", stroke: `var(${color})`, "stroke-width": 2, "stroke-linejoin": "round",
+                                                        "stroke-dasharray": dashed ? "5 4" : null});
+      if (!points && (x.length > 40 || this.options.join)) continue;
       this.svg.append("g").selectAll("circle").data(x).enter().append("circle")
           .attr({cx: (n) => this.x(n), cy: (_, i) => this.y(y[i]), r: points ? 4 : 2.5}).style("fill", `var(${color})`);
     }
+    this.marks = this.svg.append("g").selectAll("circle").data(marks).enter().append("circle")
+                     .attr({class: "mark", cx: (mark) => this.x(mark.x), cy: (mark) => this.y(mark.y), r: 3.5});
     this.rule = this.svg.append("line").attr({class: "rule", y1: margin.top, y2: height - margin.bottom}).style("display", "none");
     this.rest();
+  }
+
+  point_all(iteration) {
+    const at = this.nearest(iteration);
+    for (const chart of this.joined) chart.point(at);
+  }
+  rest_all() {
+    for (const chart of this.joined) chart.rest();
   }
 
   // Without a pointer, the chart reads its last values.
@@ -74,11 +93,17 @@ class LineChart {
     this.at = null;
     if (this.rule) this.rule.style("display", "none");
     this.read(this.stops[this.stops.length - 1]);
+    if (this.options.on_point) this.options.on_point(null);
   }
-  point(iteration) {
+  nearest(iteration) {
     const i = d3.bisectLeft(this.stops, iteration);
     const near = this.stops.slice(Math.max(0, i - 1), i + 1);
-    this.at = near.length === 2 && iteration - near[0] < near[1] - iteration ? near[0] : near[near.length - 1];
+    return near.length === 2 && iteration - near[0] < near[1] - iteration ? near[0] : near[near.length - 1];
+  }
+  point(iteration) {
+    this.at = this.nearest(iteration);
+    if (this.options.on_point) this.options.on_point(this.at);
+    if (!this.x) return;
     const x = this.x(this.at);
     this.rule.attr({x1: x, x2: x}).style("display", null);
     this.read(this.at);
@@ -98,6 +123,6 @@ class LineChart {
     if (!step) return;
     d3.event.preventDefault();
     const at = this.stops.indexOf(this.at === null ? this.stops[this.stops.length - 1] : this.at);
-    this.point(this.stops[Math.min(this.stops.length - 1, Math.max(0, at + step))]);
+    this.point_all(this.stops[Math.min(this.stops.length - 1, Math.max(0, at + step))]);
   }
 }

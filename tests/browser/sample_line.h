@@ -1,0 +1,15 @@
+// A made-up run over a line whose rate changes, for looking at its page.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo {
+
+// Two pipelines in two datacenters, and a density that follows the line: the simulator's Trace, called "emulated", with a loss
+// and fresh shares that nobody computed. It decides more often than a page lists. `tells`: why.
+Result<trace::Trace> sample_line(int64_t iterations, bool tells);
+
+}  // namespace tombolo
