@@ -35,6 +35,24 @@ class Density(Case):
         self.assertEqual(of_plan["fingerprint"], of_job["fingerprint"])
         self.assertEqual(of_plan["plan_digest"], of_job["plan_digest"])
 
+    def test_the_trace_says_why(self):
+        job = in_datacenters(["oregon", "paris"], RISES, 30)
+        self.write("job.toml", job.replace('"1 ms"', '"20 ms"').replace('"2 ms"\n[exch', '"40 ms"\n[exch'))
+        changes = {each["reason"]: each for each in self.json("train", "job.toml", "--out", "run")["density"]["changes"]}
+        self.assertTrue(changes)
+        lines = [json.loads(line) for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines()]
+        told = [each for each in lines if "reason" in each]
+        self.assertTrue(told)
+        for each in told:
+            change = changes[each["reason"]]
+            self.assertEqual([each["record"], each["rank"], each["value"]], ["density", 0, change["density"]])
+            self.assertGreaterEqual(each["iteration"], change["first_iteration"])  # more where the rank heard late
+        # Each once, and where the density changes alone.
+        self.assertEqual(len(told), len({each["reason"] for each in told}))
+        used = self.used("run/trace.jsonl", 0)
+        self.assertLessEqual({each["iteration"] for each in told}, {i for i in used if i > 1 and used[i] != used[i - 1]})
+        self.ok("report", "run/trace.jsonl", "--out", "report.html")
+
     @needs_torch
     def test_real_training_keeps_replicas_equal(self):
         job = pipelines_apart(tiny(2, steps=40)).replace("steps = 40", "steps = 40\ncompare_replicas_every = 1")
