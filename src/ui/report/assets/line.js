@@ -15,7 +15,9 @@ function line_section() {
   if (!line_trace) return [];
   const {density, line_rate, line_capacity, fresh_share, loss} = line_trace.records;
   const {newest} = line_trace.decisions;
-  const times = line_trace.iteration_times;
+  // Without the last one, which ends with all that is still on its way then, several times as long.
+  const {iteration, duration_ns} = line_trace.iteration_times;
+  const times = {iteration: iteration.slice(0, -1), duration_ns: duration_ns.slice(0, -1)};
   const why = new Why(newest);
   const curve = (record, name, color, how = {}) => record ? [{name, x: record.iteration, y: record.value, color, ...how}] : [];
   // Bits have round ticks where rates are said in them.
@@ -31,7 +33,7 @@ function line_section() {
     {title: "Share of parameters that were up to date", series: curve(fresh_share, "fresh", "--kind-U"), format: share3_text,
      axis_format: (share) => Math.round(100 * share) + " %", from_zero: true},
     {title: "Loss (nats per token)", series: curve(loss, "loss", "--kind-B"), format: (v) => significant(v, 4)},
-  ].filter(({series}) => series.length > 0);
+  ].filter(({series}) => series.length > 0 && series[0].x.length > 0);
   const join = [], domain = d3.extent(options.flatMap(({series}) => series.flatMap(({x}) => x)));
   const charts = options.map((option, i) => {
     const last = i === options.length - 1;
