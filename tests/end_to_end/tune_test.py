@@ -64,6 +64,22 @@ class Tune(Case):
         self.refused(2, ["missing.json"], "tune", job, "--profile", "missing.json")
         self.refused(2, ["broken.json", "probes"], "tune", job, "--profile", self.write("broken.json", '{"bounds": {"batch_min": 4, "batch_max": 8}}'))
 
+    def test_plan_across_counts_steps_by_a_profile(self):
+        text = small()
+        job = self.write("open.toml", text[:text.index("[parallelism]")] + text[text.index("[data]"):])
+        self.write("profile.json", profile())
+        factors = {}
+        for way in self.json("plan", job, "--across", "--steps-factor", "profile.json")["ways"]:
+            factors[way["way"]] = way["steps_factor"]
+        by_law = {way["way"]: way["steps_factor"] for way in self.json("plan", job, "--across")["ways"]}
+        blocks = next(way for way in factors if "sparse" in way and "chunks" not in way and "local" not in way)
+        self.assertAlmostEqual(factors[blocks], law(0.01, 8) / law(1, 8), delta=0.1)
+        for way, factor in factors.items():
+            if way != blocks:
+                self.assertEqual(factor, by_law.get(way, factor), way)
+        self.refused(2, ["--steps-factor", "none.json"], "plan", job, "--across", "--steps-factor", "none.json")
+        self.refused(2, ["--steps-factor", "--across"], "plan", job, "--steps-factor", "profile.json")
+
     @needs_torch
     def test_trainings_are_made_and_gone_on_with(self):
         self.write("job.toml", small())

@@ -6,8 +6,8 @@
 //                 with DiLoCo on M datacenters, and to data parallelism, 20 tokens a parameter. A model
 //                 with DiLoCo learns as much as one of N' parameters without, L_M(N) = L_1(N'), and
 //                 takes N / N' of the tokens. At least 1.
-//   sparse        measured, with a decoder of 0.9 million parameters (docs/results/thin_lines.md)
-//   sparse-local
+//   sparse        measured, with a decoder of 0.9 million parameters (docs/results/thin_lines.md), or with
+//   sparse-local  the model itself, by `tombolo tune` (sparse alone)
 //
 // Domain: M of 1 to 8 (between those that were fitted M counts by its logarithm), an outer step every
 // 30 steps, 35 million to 10 billion parameters. `beyond` says where a setting lies outside of it; the
@@ -20,6 +20,7 @@
 #include <string>
 
 #include "spec/plan/exchange_settings.h"
+#include "steer/tune/convergence_profile.h"
 
 namespace tombolo::across {
 
@@ -31,6 +32,11 @@ struct StepsFactor {
 
 // datacenters >= 1 that train one model of so many parameters; of dense any number is alike.
 StepsFactor steps_factor(const plan::Exchange& exchange, int64_t datacenters, int64_t parameters);
+
+// Of sparse updates of blocks what `tombolo tune` measured of the model: samples with that density and batch
+// over those with all gradients and the same batch, at least 1. Other modes as above.
+StepsFactor steps_factor(const plan::Exchange& exchange, int64_t datacenters, int64_t parameters,
+                         const tune::ConvergenceProfile& profile, int64_t batch);
 
 // The law itself. 1 <= datacenters <= 8, parameters >= 1.
 double diloco_steps(int64_t datacenters, double parameters);

@@ -67,5 +67,43 @@ TEST(StepsFactor, OfSparseModesWereMeasured) {
   EXPECT_THAT(steps_factor(both, 2, 1'000'000).beyond, HasSubstr("100 steps"));
 }
 
+// Of a profile that was measured on a grid of its own law: what a density takes over all gradients with the
+// same batch, whatever that batch takes.
+TEST(StepsFactor, OfSparseModesFollowsAProfile) {
+  tune::ProbeRecord record{.bounds = {.batch_min = 4, .batch_max = 64, .batch_step = 4}};
+  for (int i = 0; i <= 6; ++i) {
+    for (const int64_t batch : {4, 16, 32, 64}) {
+      const double density = std::pow(0.001, i / 6.0), of_batch = 1 + 0.01 * real(batch);
+      record.probes.push_back({density, batch, of_batch * std::pow(density, -0.2)});
+    }
+  }
+  const auto profile = tune::ConvergenceProfile::of(record);
+  ASSERT_TRUE(profile) << profile.error().text();
+  Exchange sparse{.mode = ExchangeMode::kSparse};
+  for (const double density : {0.5, 0.1, 0.01}) {
+    sparse.density = density;
+    for (const int64_t batch : {8, 32}) {
+      const StepsFactor factor = steps_factor(sparse, 2, 1'000'000, *profile, batch);
+      EXPECT_NEAR(factor.factor, std::pow(density, -0.2), 0.03) << density << ", " << batch;
+      EXPECT_EQ(factor.source, "measured by tombolo tune");
+      EXPECT_EQ(factor.beyond, "");
+    }
+  }
+  EXPECT_THAT(steps_factor(sparse, 2, 1'000'000, *profile, 128).beyond, HasSubstr("4 to 64"));
+  sparse.density = 0.0001;
+  EXPECT_THAT(steps_factor(sparse, 2, 1'000'000, *profile, 8).beyond, HasSubstr("below 0.001"));
+  // Other modes take their law's.
+  const auto same = [&](const Exchange& exchange) {
+    const StepsFactor a = steps_factor(exchange, 2, 1'000'000, *profile, 8),
+                      b = steps_factor(exchange, 2, 1'000'000);
+    return a.factor == b.factor && a.source == b.source && a.beyond == b.beyond;
+  };
+  EXPECT_TRUE(same({}));
+  EXPECT_TRUE(same(local()));
+  sparse.density.reset();
+  sparse.select = plan::Select::kChunks;
+  EXPECT_TRUE(same(sparse));
+}
+
 }  // namespace
 }  // namespace tombolo::across

@@ -649,8 +649,12 @@ Result<Way> way_of(WayKind kind, const std::string& name, const plan::Job& job,
     way.layout += fmt::format(", recompute {}", to_name(recompute));
   way.layout += fmt::format("; microbatches of {}", plan.training.micro_batch);
   if (kind == WayKind::kHomes && options.count_steps && way.job.exchange) {
-    way.steps = steps_factor(*way.job.exchange, std::ssize(way.datacenters),
-                             model::parameters(*way.job.model));
+    const plan::Exchange& exchange = *way.job.exchange;
+    const int64_t apart = std::ssize(way.datacenters);
+    const int64_t parameters = model::parameters(*way.job.model);
+    way.steps = options.profile ? steps_factor(exchange, apart, parameters, *options.profile,
+                                               job.training.global_batch)
+                                : steps_factor(exchange, apart, parameters);
   }
   way.within = is_within(way, options.limits);
   return way;

@@ -113,7 +113,9 @@ struct WaysOptions {
   search::Objective objective = search::Objective::kTime;
   WayLimits limits;
   int threads = 1;
-  bool count_steps = true;              // false: all modes need as many
+  bool count_steps = true;  // false: all modes need as many
+  // Of the model, whose factors of sparse updates count instead of those of the law; outlives the search.
+  const tune::ConvergenceProfile* profile = nullptr;
   std::vector<int64_t> local_steps;     // between outer steps, beside 30
   int layouts = 6;                      // of each datacenter, of stages across, repeated in others
   bool break_even = true;               // find `break_even`

@@ -2,11 +2,13 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/text_table.h"
 #include "decide/across/break_even.h"
 #include "decide/across/promise.h"
 #include "decide/across/ways.h"
 #include "spec/plan/job.h"
+#include "steer/tune/convergence_profile.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/decide_commands.h"
@@ -309,6 +311,9 @@ std::string comment_of(const Way& way, const PlanCommandOptions& options) {
                      options.job, options.objective, way.name, brief(way.iteration));
 }
 
+constexpr const char* kReading =
+    "reading --steps-factor, which is law, off or a profile of tombolo tune";
+
 }  // namespace
 
 Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
@@ -316,6 +321,12 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
   const auto begin = std::chrono::steady_clock::now();
   std::optional<AtomicFile> page = TRY(open_page(options.report, options.out));
   const search::Objective objective = *from_name<search::Objective>(options.objective);
+  const std::string& steps = options.steps_factor;
+  std::optional<tune::ConvergenceProfile> profile;
+  if (steps != "law" && steps != "off") {
+    profile = TRY(during(
+        tune::ConvergenceProfile::parse(TRY(during(read_file(steps), kReading)), steps), kReading));
+  }
   Ways found;
   {
     command::SearchBar bar;
@@ -324,7 +335,8 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
         open, {.objective = objective,
                .limits = open.job.model ? limits_of(open.job, options) : across::WayLimits{},
                .threads = options.threads,
-               .count_steps = options.steps_factor == "law",
+               .count_steps = steps != "off",
+               .profile = profile ? &*profile : nullptr,
                .local_steps = options.local_steps,
                .progress = [&](int64_t done, int64_t all) { bar.show(done, all); },
                .stop = [&] { return end.is_here(); },

@@ -460,9 +460,10 @@ command::Command add_plan(CLI::App& app) {
       ->type_name("USD");
   words->add_option("--way", options->way, "the row that --out writes")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}));
-  command::choices(
+  command::suggestions(
       words->add_option("--steps-factor", options->steps_factor,
-                        "steps to the same loss: by their law, or as many in all modes"),
+                        "steps to the same loss: by their law, as many in all modes, or of sparse "
+                        "updates by the file of a profile of tombolo tune"),
       {"law", "off"});
   words
       ->add_option("--local-steps", options->local_steps,
