@@ -65,6 +65,12 @@ class UnlikeDevices(Case):
                 passes[entry["rank"]].add(entry["action"])
         self.assertEqual({rank: len(each) for rank, each in passes.items()}, {0: 8, 1: 8, 2: 8, 3: 4})
 
+    def test_a_profile_of_one_host_is_not_taken_for_all(self):
+        job = self.write("job.toml", JOB.replace("SHARES", '"auto"'))
+        self.refused(2, ['"fast" and "slow"', "tombolo roofline"], "profile", job)
+        alike = JOB.replace("SHARES", '"auto"').replace('name = "slow", kind', 'name = "fast", kind')
+        self.refused(2, ['"fast" and "fast"'], "profile", self.write("alike.toml", alike))
+
 
 if __name__ == "__main__":
     unittest.main()

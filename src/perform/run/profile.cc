@@ -131,11 +131,32 @@ Result<std::string> worker_program(const std::string& given) {
   return sibling_program("tombolo-worker");
 }
 
+// A stage is measured once, on this host, and its times are looked up by the name of its device.
+Status check_replicas_alike(const plan::Plan& plan) {
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const std::vector<int32_t> ranks = plan.replicas_of(static_cast<int32_t>(stage));
+    const cluster::Device& device = plan.device_of(ranks.front());
+    for (const int32_t rank : ranks) {
+      const cluster::Device& other = plan.device_of(rank);
+      if (other == device) continue;
+      return unusable(
+          fmt::format(
+              "stage {} has replicas on different devices, \"{}\" and \"{}\", and a profile "
+              "measures those of this host",
+              stage, device.name, other.name),
+          "tombolo roofline --out NAME.toml on each host, and device = \"NAME.toml\" in its "
+          "datacenter");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
                                Clock& clock) {
   TRY(check_performable(plan));
+  TRY(check_replicas_alike(plan));
   const std::string program = TRY(worker_program(options.worker_program));
   plan::Hardware hardware{.machine = machine_name(),
                           .command = options.command,
