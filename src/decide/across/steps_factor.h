@@ -6,8 +6,8 @@
 //                 with DiLoCo on M datacenters, and to data parallelism, 20 tokens a parameter. A model
 //                 with DiLoCo learns as much as one of N' parameters without, L_M(N) = L_1(N'), and
 //                 takes N / N' of the tokens. At least 1.
-//   sparse        measured, with a decoder of 0.9 million parameters (docs/results/thin_lines.md), or with
-//   sparse-local  the model itself, by `tombolo tune` (sparse alone)
+//   sparse        measured, with a decoder of 0.9 million parameters (docs/results/thin_lines.md);
+//   sparse-local  sparse blocks also with the model itself, by `tombolo tune`
 //
 // Domain: M of 1 to 8 (between those that were fitted M counts by its logarithm), an outer step every
 // 30 steps, 35 million to 10 billion parameters. `beyond` says where a setting lies outside of it; the

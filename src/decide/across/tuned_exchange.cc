@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/parallel.h"
@@ -26,7 +24,7 @@ double of_two_digits(double density) {
   return std::clamp(std::round(density / unit) * unit, 1e-9, 1.0);
 }
 
-// Of the bounds, the batch whose quotient to this one is nearest.
+// Of the batches within the bounds the nearest one.
 int64_t nearest_batch(const ProbeBounds& bounds, double batch) {
   const double index = (batch - real(bounds.batch_min)) / real(bounds.batch_step);
   return bounds.batch(

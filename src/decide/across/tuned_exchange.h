@@ -48,8 +48,8 @@ plan::Job with_setting(plan::Job job, double density, int64_t batch);
 Result<TunedExchange> priced(const plan::Job& job, const tune::ConvergenceProfile& profile,
                              const plan::Hardware* hardware = nullptr);
 
-// The best setting within the profile's bounds; densities have two digits. Batches are every
-// one that the profile's bounds have, as far as two neighbours differ by 3 % and more. Infeasible where
+// The best setting within the profile's bounds; densities have two digits. A grid
+// first, then steps in both from the best one, halved until neighbours differ by 3 %. Infeasible where
 // no setting fits.
 //
 // Cost: some two hundred simulations.

@@ -138,8 +138,9 @@ struct ProbeTraining {
 // Algorithm 1: a reference with neither compression nor staleness, half-way between the bounds, of
 // twice the samples, so that probes may turn out better; and `probes` with a density that is drawn,
 // evenly in its logarithm, and staleness 1. The first few batches are drawn, as there is nothing yet to
-// expect something of. Unusable: bounds that cannot be, no probe, a loss that is not positive and
-// finite; and what `train` fails with.
+// expect something of. A probe that diverges counts as one that came no further than the reference's
+// first step. Unusable: bounds that cannot be, no probe, a reference whose loss does not fall; and what
+// `train` fails with.
 Result<ConvergenceProfile> fit_profile(const ProbeTraining& training, const ProbeBounds& bounds,
                                        int probes, Random random);
 

@@ -1,7 +1,7 @@
 // Short trainings of a job with other densities and batches, as a convergence profile wants them
 // (steer/tune/convergence_profile.h): each a run of its own, with all ranks on this host.
 //
-// What is done stands in FOLDER/trainings.json after each of them, so that one that was interrupted goes on
+// What is done stands in FOLDER/trainings.json after each of them, so that one that was interrupted continues
 // where it was: trainings are the same for the same seed.
 #pragma once
 
@@ -58,7 +58,7 @@ class ProbeTrainings {
     std::string worker;  // program; empty: beside this one
     std::string command, version;
     const std::atomic<bool>* stop = nullptr;
-    // Before a training that is not done yet, with how many were asked for until then; and while it goes on.
+    // Before a training that is not done yet, with how many were asked for until then; and while it lasts.
     std::function<void(const DoneTraining&, int64_t number)> on_begin;
     std::function<void(const observe::Progress&)> on_progress;
     std::function<void(const std::string&)> log;  // any thread
