@@ -61,6 +61,8 @@ class Tune(Case):
         self.refused(2, ["largest batch, 3", "--batch-max 4"], "tune", job, "--batch-max", "3")
         self.refused(2, ["--probes", "--profile"], "tune", job, "--profile", "profile.json", "--probes", "3")
         self.refused(2, ["--rates 0Mbps", "above 0"], "tune", job, "--profile", "profile.json", "--rates", "0Mbps")
+        chunks = self.write("chunks.toml", small().replace('mode = "sparse"', 'mode = "sparse"\nselect = "chunks"'))
+        self.refused(2, ["profile.json", 'select = "blocks"'], "tune", chunks, "--profile", "profile.json")
         self.refused(2, ["missing.json"], "tune", job, "--profile", "missing.json")
         self.refused(2, ["broken.json", "probes"], "tune", job, "--profile", self.write("broken.json", '{"bounds": {"batch_min": 4, "batch_max": 8}}'))
 

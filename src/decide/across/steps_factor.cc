@@ -91,13 +91,13 @@ StepsFactor steps_factor(const Exchange& exchange, int64_t datacenters, int64_t 
 
 StepsFactor steps_factor(const Exchange& exchange, int64_t datacenters, int64_t parameters,
                          const tune::ConvergenceProfile& profile, int64_t batch) {
-  if (!exchange.is_sparse() || exchange.selects_chunks())
+  const tune::ProbeBounds& bounds = profile.record().bounds;
+  if (!exchange.is_sparse() || exchange.selects_chunks() != bounds.of_chunks())
     return steps_factor(exchange, datacenters, parameters);
   const double density = exchange.density_in_use(), samples = static_cast<double>(batch);
   const double all = profile.samples_factor(1, samples);
   StepsFactor out{.factor = std::max(1.0, profile.samples_factor(density, samples) / all),
                   .source = "measured by tombolo tune"};
-  const tune::ProbeBounds& bounds = profile.record().bounds;
   if (density < bounds.density_min) {
     out.beyond = fmt::format("a density below {:g}, the least that was tried", bounds.density_min);
   } else if (batch < bounds.batch_min || batch > bounds.batch_max) {

@@ -33,7 +33,7 @@ struct StepsFactor {
 // datacenters >= 1 that train one model of so many parameters; of dense any number is alike.
 StepsFactor steps_factor(const plan::Exchange& exchange, int64_t datacenters, int64_t parameters);
 
-// Of sparse updates of blocks what `tombolo tune` measured of the model: samples with that density and batch
+// Of sparse updates of blocks, or of chunks where the profile is of these, what `tombolo tune` measured of the model: samples with that density and batch
 // over those with all gradients and the same batch, at least 1. Other modes as above.
 StepsFactor steps_factor(const plan::Exchange& exchange, int64_t datacenters, int64_t parameters,
                          const tune::ConvergenceProfile& profile, int64_t batch);

@@ -103,6 +103,13 @@ TEST(StepsFactor, OfSparseModesFollowsAProfile) {
   sparse.density.reset();
   sparse.select = plan::Select::kChunks;
   EXPECT_TRUE(same(sparse));
+  // But for what was measured with chunks.
+  record.bounds.select = plan::Select::kChunks;
+  const auto of_chunks = tune::ConvergenceProfile::of(record);
+  ASSERT_TRUE(of_chunks) << of_chunks.error().text();
+  EXPECT_EQ(steps_factor(sparse, 2, 1'000'000, *of_chunks, 8).source, "measured by tombolo tune");
+  EXPECT_EQ(tune::ConvergenceProfile::parse(of_chunks->text(), "p.json")->text(),
+            of_chunks->text());
 }
 
 }  // namespace

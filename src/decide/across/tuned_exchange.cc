@@ -146,6 +146,7 @@ Result<ProbeBounds> tuning_bounds(const plan::Job& job, int64_t most, double den
                      .batch_max = 0,
                      .batch_step = p.microbatches_by_speed ? job.training.micro_batch : together,
                      .density_min = density_min};
+  if (job.exchange) bounds.select = job.exchange->select;
   bounds.batch_max =
       bounds.batch_min + (most - bounds.batch_min) / bounds.batch_step * bounds.batch_step;
   if (most < together) {

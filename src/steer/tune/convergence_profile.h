@@ -21,11 +21,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/random.h"
+#include "spec/plan/exchange_settings.h"
 #include "steer/tune/gaussian_process.h"
 #include "steer/tune/loss_curve.h"
 
@@ -45,7 +47,9 @@ struct ProbeBounds {
   int64_t batch_min = 1, batch_max = 1;
   int64_t batch_step = 1;      // batches are batch_min and so many more, once or several times
   double density_min = 0.001;  // densities are drawn from here to 1
+  std::optional<plan::Select> select;  // left out: blocks
 
+  bool of_chunks() const { return select == plan::Select::kChunks; }
   int64_t batches() const { return (batch_max - batch_min) / batch_step + 1; }
   int64_t batch(int64_t index) const { return batch_min + index * batch_step; }
 };
@@ -82,6 +86,7 @@ void describe(Archive& a, ProbeBounds& bounds) {
   a.optional("density_min", bounds.density_min, "smallest share that is sent");
   a.check(bounds.density_min > 0 && bounds.density_min <= 1, "density_min",
           "must be above 0 and at most 1");
+  a.optional("select", bounds.select, "what of an update was sent; left out: blocks");
 }
 
 template <class Archive>
