@@ -5,13 +5,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import unittest
 
 from faults_test import alive
 from launchers_test import clean_environment
+from ports import free_ports
 from program import BUILD, GUARD_S, TWO_EMULATED, Case
 from recovery_test import children
 
@@ -31,9 +31,7 @@ class Apart(Case):
 
     def start(self, job, *arguments, ranks=2, own=(), out=()):
         """One process per rank, each in a folder of its own. own: {rank: more arguments}, out: {rank: its --out}"""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_ports()
         processes = []
         for rank in range(ranks):
             (self.host(rank) / "job.toml").write_text(job)

@@ -10,6 +10,7 @@ import time
 import unittest
 
 import slurm
+from ports import free_ports
 from program import BUILD, GUARD_S, TORCH, TWO_EMULATED, Case, with_torch_too
 from training_test import tiny
 
@@ -25,18 +26,6 @@ def clean_environment(**more):
     return dict(kept, **{name: str(value) for name, value in more.items()})
 
 
-def two_free_ports():
-    """The first of two neighbouring ports that are free now: torchrun takes one, its ranks meet at the next."""
-    while True:
-        port = slurm.free_port()
-        with slurm.socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port + 1))
-                return port
-            except (OSError, OverflowError):
-                continue
-
-
 def needs(program, package):
     return unittest.skipUnless(shutil.which(program), f"{program} is not installed (package {package})")
 
@@ -46,7 +35,7 @@ class Launched(Case):
 
     def setUp(self):
         super().setUp()
-        self.port = two_free_ports()
+        self.port = free_ports(2)  # torchrun takes one, its ranks meet at the next
         self.write("job.toml", FOUR_EMULATED)
 
     def train(self, out="run", *arguments):

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import prefill_test
-import slurm
+from ports import free_ports
 from prefill_test import ID, VOCABULARY_OF_BYTES, text_of
 from program import BUILD, GUARD_S, needs_torch
 from weights_test import VOCABULARY, WeightCase
@@ -176,7 +176,7 @@ class PromptRanks(RingCase):
     # Whoever it was: decode worker, a rank in the middle with its run, a front. All link anew, and texts are the same.
     def test_links_to_a_decode_worker_that_are_lost(self):
         self.write("job.toml", job(steps=5000))  # it is killed before
-        port = slurm.free_port()
+        port = free_ports()
         decoder = lambda: self.start_decoder("--token", "0123456789abcdef" * 2, port=port)
         words = decoder()
         run = self.answering([0, 1, 2])

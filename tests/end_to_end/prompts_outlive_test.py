@@ -11,7 +11,7 @@ import time
 import unittest
 
 import prefill_test
-import slurm
+from ports import free_ports
 from prefill_test import GUARD_S, text_of
 from program import needs_torch
 from recovery_test import children
@@ -226,7 +226,7 @@ class OutliveRuns(OutliveCase):
 @needs_torch
 class OutliveDecodeWorkers(OutliveCase):
     def start_both(self):
-        self.decode_port = slurm.free_port()
+        self.decode_port = free_ports()
         self.start(*self.decoder_at_its_place(), "--patience", "200 s")
 
     def decoder_at_its_place(self):

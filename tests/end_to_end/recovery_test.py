@@ -17,9 +17,9 @@ import threading
 import time
 import unittest
 
-import slurm
 from faults_test import alive
-from launchers_test import clean_environment, two_free_ports
+from launchers_test import clean_environment
+from ports import free_ports
 from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
 from training_test import pipelines_apart, replicated, tiny
 
@@ -412,7 +412,7 @@ class StartedOneByOne(Recovery):
     def start_all(self, job, spares, missing=(), words=(), ranks=4, restarts=5):
         self.write("job.toml", job)
         self.ranks = ranks
-        self.port = port = two_free_ports()
+        self.port = port = free_ports(2)
         self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", str(restarts),
                         "--rendezvous", f"127.0.0.1:{port}", *words]
         return [self.start_rank(rank) for rank in range(ranks + spares) if rank not in missing]
@@ -527,11 +527,11 @@ class StartedOneByOne(Recovery):
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
 
     def test_two_ranks_that_cannot_reach_each_other_are_named(self):
-        with slurm.socket.socket() as taken:  # so that they cannot meet through the launcher's host either
+        with socket.socket() as taken:  # so that they cannot meet through the launcher's host either
             job = four_emulated(60, 5).replace("data = 2", "data = 1")
             self.write("job.toml", job)
             self.ranks = 2
-            self.port = two_free_ports()
+            self.port = free_ports(2)
             taken.bind(("127.0.0.1", self.port + 1))
             self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "3", "--rendezvous",
                             f"127.0.0.1:{self.port}", "--advertise", "127.0.0.1:1", "--join-timeout", "15"]

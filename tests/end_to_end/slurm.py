@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+from ports import free_ports
+
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -44,12 +46,6 @@ def missing():
     return "" if os.geteuid() == 0 else "starting munged and slurmd needs root"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Slurm:
     def __init__(self):
         # The sockets' path must be short, and open to the daemons whatever their user.
@@ -62,8 +58,8 @@ class Slurm:
         key.chmod(0o400)
         self.host = socket.gethostname().split(".")[0]
         file = self.folder / "slurm.conf"
-        file.write_text(CONFIGURATION.format(host=self.host, folder=self.folder, controller_port=free_port(),
-                                             node_port=free_port()))
+        file.write_text(CONFIGURATION.format(host=self.host, folder=self.folder, controller_port=free_ports(),
+                                             node_port=free_ports()))
         self.environment = dict(os.environ, SLURM_CONF=str(file), PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
         self.daemons = []
 
