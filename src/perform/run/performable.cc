@@ -12,17 +12,10 @@ namespace tombolo::run {
 Status check_performable(const plan::Plan& plan) {
   TRY(plan::validate(plan));
   const layout::Parallelism& p = plan.parallelism;
-  int64_t tensor = p.tensor;
-  for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
-  for (const auto& [name, degree, plain] :
-       {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
-        std::tuple("expert", p.expert, 1)}) {
-    if (degree == plain) continue;
+  if (p.expert > 1) {
     return unusable(
-        fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
-                    "run pipelines and replicas, each on one device",
-                    name, degree),
-        fmt::format("{} = {}", name, plain));
+        fmt::format("parallelism.expert = {}: can be predicted but not performed yet", p.expert),
+        "expert = 1");
   }
   if (p.zero > 1) {
     return unusable(fmt::format("parallelism.zero = {}: can be predicted but not performed yet; "

@@ -52,15 +52,9 @@ Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu) 
         "recompute = \"none\" or \"full\"");
   }
   const layout::Parallelism& p = plan.parallelism;
-  const std::pair<const char*, int64_t> degrees[] = {
-      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
-  for (const auto& [name, degree] : degrees) {
-    if (degree != 1) {
-      return unusable(fmt::format("parallelism.{} = {}: training here knows pipeline stages "
-                                  "and their replicas only",
-                                  name, degree),
-                      fmt::format("{} = 1", name));
-    }
+  if (p.expert != 1) {
+    return unusable(fmt::format("parallelism.expert = {}: a cpu trains no experts yet", p.expert),
+                    "expert = 1");
   }
   return check_tied_ends(plan, rank);
 }

@@ -138,31 +138,37 @@ AttentionTables attention_tables(const AttentionShape& shape,
   return tables;
 }
 
+at::Tensor attend(const AttentionShape& s, const at::Tensor& mask, const at::Tensor& query,
+                  const at::Tensor& key, const at::Tensor& value) {
+  const int64_t groups = s.samples * s.kv_heads;
+  const int64_t shared = s.heads / s.kv_heads;  // query heads per key head
+  const int64_t rows = query.size(2), keys = key.size(2);
+  const Scores rule = s.scores();
+  // bfloat16 scales in softmax, in float32.
+  const at::Tensor q =
+      (is_bf16(query) ? query : query * rule.scale).reshape({groups, shared * rows, s.head_size});
+  const at::Tensor k = key.reshape({groups, keys, s.head_size});
+  const at::Tensor v = value.reshape({groups, keys, s.head_size});
+  at::Tensor scores = at::bmm(q, k.transpose(1, 2)).view({groups, shared, rows, keys});
+  if (rule.softcap && !is_bf16(query)) scores = soft_cap(scores, *rule.softcap);
+  const at::Tensor weights =
+      (is_bf16(query) ? mixed::masked_softmax(scores, mask, rule) : at::softmax(scores + mask, -1))
+          .view({groups, shared * rows, keys});
+  return at::bmm(weights, v)
+      .view({s.samples, s.heads, rows, s.head_size})
+      .transpose(1, 2)
+      .reshape({s.samples, rows, s.heads * s.head_size});
+}
+
 at::Tensor causal_attention(const AttentionShape& s, const AttentionTables& tables,
                             const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value) {
   const auto by_head = [&](const at::Tensor& x, int64_t heads) {
     return x.view({s.samples, s.sequence, heads, s.head_size}).transpose(1, 2);
   };
-  const int64_t groups = s.samples * s.kv_heads;
-  const int64_t shared = s.heads / s.kv_heads;  // query heads per key head
-  const Scores rule = s.scores();
-  // bfloat16 scales in softmax, in float32.
-  const at::Tensor turned = rotate(by_head(query, s.heads), tables);
-  const at::Tensor q = (is_bf16(query) ? turned : turned * rule.scale)
-                           .reshape({groups, shared * s.sequence, s.head_size});
-  const at::Tensor k =
-      rotate(by_head(key, s.kv_heads), tables).reshape({groups, s.sequence, s.head_size});
-  const at::Tensor v = by_head(value, s.kv_heads).reshape({groups, s.sequence, s.head_size});
-  at::Tensor scores = at::bmm(q, k.transpose(1, 2)).view({groups, shared, s.sequence, s.sequence});
-  if (rule.softcap && !is_bf16(query)) scores = soft_cap(scores, *rule.softcap);
-  const at::Tensor weights = (is_bf16(query) ? mixed::masked_softmax(scores, tables.mask, rule)
-                                             : at::softmax(scores + tables.mask, -1))
-                                 .view({groups, shared * s.sequence, s.sequence});
-  return at::bmm(weights, v)
-      .view({s.samples, s.heads, s.sequence, s.head_size})
-      .transpose(1, 2)
-      .reshape({s.samples * s.sequence, s.heads * s.head_size});
+  return attend(s, tables.mask, rotate(by_head(query, s.heads), tables),
+                rotate(by_head(key, s.kv_heads), tables), by_head(value, s.kv_heads))
+      .view({s.samples * s.sequence, s.heads * s.head_size});
 }
 
 }  // namespace tombolo::train

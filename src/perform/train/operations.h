@@ -80,6 +80,12 @@ at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables);
 at::Tensor attend_back(const AttentionShape& shape, std::optional<int64_t> window,
                        const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
+// Of rows that see keys as the mask [rows, keys] says, queries and keys rotated. query: [samples, heads,
+// rows, head_size]; key, value: [samples, kv_heads, keys, head_size], any strides. Returns [samples, rows,
+// heads * head_size]. Of `shape` sequence is not read.
+at::Tensor attend(const AttentionShape& shape, const at::Tensor& mask, const at::Tensor& query,
+                  const at::Tensor& key, const at::Tensor& value);
+
 // Causal attention with grouped queries: query head i reads key and value head i / (heads /
 // kv_heads). Rotary positions (Su et al. 2021) turn element i with i + head_size / 2 by position *
 // theta^(-2 i / head_size), as Llama's published weights do.

@@ -97,7 +97,10 @@ void StageGroups::begin_backward() {
   if (std::exchange(expected_, false)) start_counting();
 }
 
-Status StageGroups::end_backward() {
+Status StageGroups::end_backward(bool all_are_there) {
+  if (counting_ && all_are_there) {
+    for (size_t i = group_of_.size(); i-- > 0;) note(i);
+  }
   if (!std::exchange(counting_, false)) return {};
   for (const Group& group : groups_) {
     if (group.lacking == 0) continue;

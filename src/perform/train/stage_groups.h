@@ -50,7 +50,8 @@ class StageGroups {
   void expect() { expected_ = true; }
   // Around every whole pass.
   void begin_backward();
-  Status end_backward();
+  // `all_are_there`: of all parameters, without hooks that told.
+  Status end_backward(bool all_are_there = false);
   // Instead, what was left out of passes that are over.
   Status compute(WeightGradients& gradients);
 

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "perform/train/context_attention.h"
+#include "spec/layout/divisions.h"
 
 namespace tombolo::train {
 namespace {
@@ -172,6 +174,133 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   return module;
 }
 
+// Which part of each parameter a shard has, as Megatron-LM cuts them: queries, keys, values, gate and up by
+// rows, output and down by columns, embedding and head by the vocabulary.
+class StageModule::Cutter {
+ public:
+  Cutter(const StageModule& module, const ShardPlace& place)
+      : module_(module),
+        tensor_(place.tensor()),
+        parts_(place.degrees().tensor),
+        rows_apart_(place.cuts_rows()),
+        cuts_(module.parameters_.size()) {}
+
+  std::vector<ParameterCut> cuts() {
+    const model::Model& m = module_.model_;
+    const auto by = [&](const Affine& affine, int64_t axis, kernels::Share share) {
+      if (affine.weight == kNone) return;
+      at(affine.weight) = cut(axis, share);
+      if (affine.bias == kNone) return;
+      at(affine.bias) = axis == 0 ? cut(0, share) : whole(rows_apart_);
+    };
+    const auto all = [&](const Affine& affine, bool in_parts) {
+      for (const int each : {affine.weight, affine.bias})
+        if (each != kNone) at(each) = whole(in_parts);
+    };
+    const kernels::Share heads = of(m.heads, m.head_size()), ffn = of(m.ffn, 1);
+    const kernels::Share kv = kv_heads(m);
+    by(module_.embedding_, 0, of(m.vocabulary, 1));
+    by(module_.head_, 0, of(m.vocabulary, 1));
+    all(module_.positions_, rows_apart_);
+    all(module_.norm_, rows_apart_);
+    for (const Layer& layer : module_.layers_) {
+      for (const Affine& each : {layer.attention_norm, layer.attention_output_norm, layer.mlp_norm,
+                                 layer.mlp_output_norm})
+        all(each, rows_apart_);
+      by(layer.query, 0, heads);
+      by(layer.key, 0, kv);
+      by(layer.value, 0, kv);
+      by(layer.output, 1, heads);
+      by(layer.gate, 0, ffn);
+      by(layer.up, 0, ffn);
+      by(layer.down, 1, ffn);
+      if (m.whole_qk_norm.value_or(false)) {
+        by(layer.query_norm, 0, heads);
+        by(layer.key_norm, 0, kv);
+      } else {
+        all(layer.query_norm, parts_ > 1);
+        all(layer.key_norm, parts_ > 1);
+      }
+    }
+    return std::move(cuts_);
+  }
+
+ private:
+  ParameterCut& at(int parameter) { return cuts_[static_cast<size_t>(parameter)]; }
+  kernels::Share of(int64_t count, int64_t each) const {
+    const auto share = kernels::share_of(count, tensor_, parts_);
+    return {share.first * each, share.count * each};
+  }
+  // Where there are fewer than shards, several have the same.
+  kernels::Share kv_heads(const model::Model& m) const {
+    if (m.kv_heads >= parts_) return of(m.kv_heads, m.head_size());
+    return {tensor_ * m.kv_heads / parts_ * m.head_size(), m.head_size()};
+  }
+  ParameterCut cut(int64_t axis, kernels::Share share) const {
+    return {axis, share.first, share.count, false, true};
+  }
+  static ParameterCut whole(bool in_parts) { return {.in_parts = in_parts}; }
+
+  const StageModule& module_;
+  const int64_t tensor_, parts_;
+  const bool rows_apart_;
+  std::vector<ParameterCut> cuts_;
+};
+
+namespace {
+
+Status check_cut(const model::Model& m, const ShardDegrees& degrees) {
+  const auto refuse = [](const char* key, int64_t degree, const std::string& why) -> Status {
+    if (why.empty()) return {};
+    return unusable(fmt::format("parallelism.{} = {}: {}", key, degree, why),
+                    fmt::format("{} = 1", key));
+  };
+  std::string why = layout::why_not_tensor(m, degrees.tensor, {degrees.sequence_parallel, true});
+  if (why.empty() && m.vocabulary < degrees.tensor)
+    why = fmt::format("is more than vocabulary = {}", m.vocabulary);
+  const bool norms_rows = m.whole_qk_norm.value_or(false);
+  if (why.empty() && degrees.tensor > 1 && norms_rows && m.kv_heads < degrees.tensor)
+    why = fmt::format("whole_qk_norm wants kv_heads = {} cut without a rest", m.kv_heads);
+  if (why.empty() && degrees.tensor > 1 && norms_rows && m.norm != Norm::kRms)
+    why = "whole_qk_norm is cut where norm = \"rms\" alone";
+  TRY(refuse("tensor", degrees.tensor, why));
+  return refuse("context", degrees.context, layout::why_not_context(m, degrees.context));
+}
+
+}  // namespace
+
+Result<StageModule> StageModule::shard(const ShardPlace& place, int64_t samples) const {
+  const ShardDegrees& degrees = place.degrees();
+  TRY(check_cut(model_, degrees));
+  StageModule out = *this;
+  out.place_ = &place;
+  out.samples_ = samples;
+  out.cuts_ = Cutter(*this, place).cuts();
+  out.model_.head_dim = model_.head_size();
+  out.model_.heads = model_.heads / degrees.tensor;
+  out.model_.kv_heads = std::max<int64_t>(1, model_.kv_heads / degrees.tensor);
+  out.model_.ffn = model_.ffn / degrees.tensor;
+  const at::NoGradGuard no_gradients;
+  for (size_t i = 0; i < cuts_.size(); ++i) CHECK(cuts_[i].whole, "a shard of a shard");
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterCut& cut = out.cuts_[i];
+    const auto part = [&](const at::Tensor& all) {
+      if (!all.defined()) return at::Tensor();
+      return (cut.whole ? all : all.narrow(cut.axis, cut.first, cut.count)).detach();
+    };
+    Parameter& own = out.parameters_[i];
+    own.value = part(parameters_[i].value);
+    own.half = part(parameters_[i].half);
+    // Of what all compute alike, the first of a tensor group does so.
+    own.value.set_requires_grad(!cut.whole || cut.in_parts || place.tensor() == 0);
+  }
+  if (degrees.context > 1 && tables_.cosine.defined()) {
+    out.tables_.cosine = take_rows(tables_.cosine, place.own_tokens(model_.sequence));
+    out.tables_.sine = take_rows(tables_.sine, place.own_tokens(model_.sequence));
+  }
+  return out;
+}
+
 void StageModule::compute_in_bf16() {
   activation_type_ = at::kBFloat16;
   const auto copy = [&](const Affine& affine) {
@@ -236,8 +365,42 @@ at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) con
 
 // Each head of each row by itself, or all of a row together.
 at::Tensor StageModule::normalise_heads(const Affine& affine, const at::Tensor& x) const {
+  if (place_ && affine.weight != kNone && model_.whole_qk_norm.value_or(false))
+    return normalise_parts(affine, x);
   if (affine.weight == kNone || model_.whole_qk_norm.value_or(false)) return normalise(affine, x);
   return normalise(affine, x.view({-1, model_.head_size()})).view(x.sizes());
+}
+
+// Rows whose columns a tensor group shares out.
+at::Tensor StageModule::normalise_parts(const Affine& affine, const at::Tensor& x) const {
+  const at::Tensor wide = x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
+  const int64_t columns = x.size(1) * place_->degrees().tensor;
+  const at::Tensor squares = sum_for_all(*place_, wide.square().sum(-1, true));
+  const at::Tensor weight =
+      model_.unit_offset_norms.value_or(false) ? value(affine.weight) + 1 : value(affine.weight);
+  return (wide * at::rsqrt(squares / columns + model_.norm_epsilon) * weight).to(x.scalar_type());
+}
+
+at::Tensor StageModule::enter(const at::Tensor& x) const {
+  if (!place_) return x;
+  return enter_products(*place_, x, samples_ * model_.sequence / place_->degrees().context);
+}
+
+// A product that a tensor group shares out by columns; the bias is added once.
+at::Tensor StageModule::apply_and_leave(const Affine& affine, const at::Tensor& x,
+                                        WeightGradients* gradients) const {
+  if (!place_) return apply(affine, x, gradients);
+  const at::Tensor sum = leave_products(*place_, apply({affine.weight, kNone}, x, gradients));
+  return affine.bias == kNone ? sum : sum + value(affine.bias).to(sum.scalar_type());
+}
+
+at::Tensor StageModule::mix(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value) const {
+  if (!place_ || place_->degrees().context == 1)
+    return causal_attention(attention_shape(query.size(0)), tables_of(layer), query, key, value);
+  AttentionShape shape = attention_shape(query.size(0));
+  shape.samples = samples_;
+  return context_attention(*place_, shape, tables_of(layer), query, key, value);
 }
 
 AttentionShape StageModule::attention_shape(int64_t rows) const {
@@ -262,11 +425,10 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
   const auto times = [&](const at::Tensor& in, const Affine& affine) {
     return apply(affine, in, gradients);
   };
-  const at::Tensor normed = normalise(layer.attention_norm, x);
-  const at::Tensor mixed = causal_attention(
-      attention_shape(x.size(0)), tables_of(layer),
-      normalise_heads(layer.query_norm, times(normed, layer.query)),
-      normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
+  const at::Tensor normed = enter(normalise(layer.attention_norm, x));
+  const at::Tensor mixed =
+      mix(layer, normalise_heads(layer.query_norm, times(normed, layer.query)),
+          normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
   return after_attention(layer, x, mixed, gradients);
 }
 
@@ -276,16 +438,17 @@ at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
     return apply(affine, in, gradients);
   };
   const at::Tensor attended =
-      x + normalise(layer.attention_output_norm, times(mixed, layer.output));
+      x + normalise(layer.attention_output_norm, apply_and_leave(layer.output, mixed, gradients));
 
-  const at::Tensor again = normalise(layer.mlp_norm, attended);
+  const at::Tensor again = enter(normalise(layer.mlp_norm, attended));
   const auto inside = [&] {
     const at::Tensor up = times(again, layer.up);
     if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
     const at::Tensor gate = times(again, layer.gate);
     return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
   };
-  return attended + normalise(layer.mlp_output_norm, times(inside(), layer.down));
+  return attended +
+         normalise(layer.mlp_output_norm, apply_and_leave(layer.down, inside(), gradients));
 }
 
 StageModule::Projected StageModule::project(size_t index, const at::Tensor& x) const {
@@ -302,7 +465,7 @@ at::Tensor StageModule::finish_layer(size_t index, const at::Tensor& x,
 }
 
 at::Tensor StageModule::head(const at::Tensor& x, WeightGradients* gradients) const {
-  const at::Tensor out = apply(head_, normalise(norm_, x), gradients);
+  const at::Tensor out = apply(head_, enter(normalise(norm_, x)), gradients);
   return model_.logit_softcap ? soft_cap(out, *model_.logit_softcap) : out;
 }
 
@@ -313,7 +476,26 @@ at::Tensor StageModule::embed(const at::Tensor& tokens, int64_t first) const {
   if (positions_.weight != kNone) {
     x = x + value(positions_.weight).slice(0, first, first + tokens.size(-1));
   }
-  x = x.view({-1, model_.hidden});
+  return scaled(x.view({-1, model_.hidden}));
+}
+
+// Each looks up what it has; of a token the others add zeros.
+at::Tensor StageModule::embed_shard(const at::Tensor& tokens) const {
+  const ParameterCut& cut = cuts_[static_cast<size_t>(embedding_.weight)];
+  const at::Tensor here = at::logical_and(tokens >= cut.first, tokens < cut.first + cut.count);
+  const at::Tensor index = at::where(here, tokens - cut.first, at::zeros_like(tokens));
+  const at::Tensor& rows = value(embedding_.weight);
+  const at::Tensor found = at::embedding(rows, index) * here.unsqueeze(-1).to(rows.scalar_type());
+  at::Tensor x = leave_products(*place_, found.view({-1, model_.hidden}));
+  if (positions_.weight != kNone) {
+    const at::Tensor own = take_rows(value(positions_.weight), place_->own_tokens(model_.sequence));
+    const at::Tensor of_all = own.repeat({tokens.size(0), 1});
+    x = x + (place_->cuts_rows() ? take_rows(of_all, place_->own_rows(of_all.size(0))) : of_all);
+  }
+  return scaled(x);
+}
+
+at::Tensor StageModule::scaled(at::Tensor x) const {
   if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   if (!model_.scaled_embedding.value_or(false)) return x;
   // The factor is rounded as activations are, and the product once more, as transformers does.
@@ -324,12 +506,14 @@ at::Tensor StageModule::embed(const at::Tensor& tokens, int64_t first) const {
 at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients,
                                 const Need& need) const {
   const auto needs = [&](int parameter) {
-    if (need) need(static_cast<size_t>(parameter));
+    if (!need) return;
+    if (!place_ || place_->shard == 0) need(static_cast<size_t>(parameter));
+    if (place_) place_->meet();
   };
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
     needs(embedding_.weight);
-    x = embed(input, 0);
+    x = place_ ? embed_shard(input) : embed(input, 0);
   }
   for (const Layer& layer : layers_) {
     needs(layer.first);
@@ -345,6 +529,11 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
 at::Tensor StageModule::loss(const at::Tensor& logits, const at::Tensor& targets) {
   const bool narrow = logits.scalar_type() == at::kBFloat16;
   return at::cross_entropy_loss(narrow ? logits.to(at::kFloat) : logits, targets);
+}
+
+at::Tensor StageModule::shard_loss(const at::Tensor& logits, const at::Tensor& targets) const {
+  const ParameterCut& cut = cuts_[static_cast<size_t>(head_.weight)];
+  return loss_of_shards(*place_, logits, targets, cut.first, samples_ * model_.sequence);
 }
 
 }  // namespace tombolo::train

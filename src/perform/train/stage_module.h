@@ -24,6 +24,7 @@
 
 #include "base/result.h"
 #include "perform/train/operations.h"
+#include "perform/train/shard_collectives.h"
 #include "perform/train/torch_compat.h"
 #include "perform/train/weight_gradients.h"
 #include "spec/model/model.h"
@@ -44,6 +45,15 @@ struct Parameter {
   bool has_value() const { return value.numel() == 0 || value.is_contiguous(); }
 };
 
+// What a shard has of a parameter.
+struct ParameterCut {
+  int64_t axis = 0;  // rows or columns of a matrix
+  int64_t first = 0, count = 0;
+  bool whole = true;  // all of it, as others of its tensor group have
+  // Then: whether each has a part of its gradient, or all of them the same.
+  bool in_parts = false;
+};
+
 class StageModule {
  public:
   // Unusable for a shape that this code cannot compute, such as a mixture of experts. `seed`:
@@ -51,6 +61,14 @@ class StageModule {
   // checking gradients.
   static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
                                     std::optional<uint64_t> seed, at::ScalarType type = at::kFloat);
+
+  // One of the shards of a stage, by tensor and context parallelism: its parameters are views of this one's, by
+  // the same numbers, each a leaf of its own. Both the place and this module outlive it and stay where they are.
+  // Its forward pass is one of all shards together (shard_collectives.h): tokens and targets are its own, hidden
+  // states those of its own_rows(), and of the logits it has the vocabulary of its part. `samples`: of a
+  // microbatch. Unusable, naming the key, where the model cannot be cut so.
+  Result<StageModule> shard(const ShardPlace& place, int64_t samples) const;
+  const std::vector<ParameterCut>& cuts() const { return cuts_; }  // one per parameter; of shards
 
   // input: tokens, int64 [samples, sequence], where the slice has the embedding; else hidden states
   // [samples * sequence, hidden]. Returns hidden states, or logits [samples * sequence, vocabulary]
@@ -80,6 +98,8 @@ class StageModule {
 
   // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
   static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
+  // A shard's part of it, which is that of its tensor group.
+  at::Tensor shard_loss(const at::Tensor& logits, const at::Tensor& targets) const;
 
   // From now on activations are bfloat16, from the output of the embedding on, and so are copies of
   // the matrices that products read. Embeddings are looked up in float32; norms, softmax and loss
@@ -94,6 +114,7 @@ class StageModule {
   // Passes read the copy of the parameter and not its values.
   bool reads_copy_alone(size_t parameter) const;
   at::ScalarType activation_type() const { return activation_type_; }
+  int64_t sequence() const { return model_.sequence; }
 
   // In the order of the forward pass.
   std::vector<Parameter>& parameters() { return parameters_; }
@@ -114,11 +135,20 @@ class StageModule {
     bool windowed = false;  // attends to the last tokens alone
   };
   class Builder;
+  class Cutter;
 
   const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
   at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
   at::Tensor normalise_heads(const Affine& affine, const at::Tensor& x) const;
+  at::Tensor normalise_parts(const Affine& affine, const at::Tensor& x) const;
+  at::Tensor enter(const at::Tensor& x) const;
+  at::Tensor apply_and_leave(const Affine& affine, const at::Tensor& x,
+                             WeightGradients* gradients) const;
+  at::Tensor mix(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
+                 const at::Tensor& value) const;
+  at::Tensor embed_shard(const at::Tensor& tokens) const;
+  at::Tensor scaled(at::Tensor x) const;
   at::Tensor head(const at::Tensor& x, WeightGradients* gradients) const;
   AttentionTables tables_of(const Layer& layer) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
@@ -132,6 +162,10 @@ class StageModule {
   AttentionTables tables_;
   at::Tensor window_mask_;  // of layers with a window, where the model has some
   at::ScalarType activation_type_ = at::kFloat;
+  // Of shards.
+  const ShardPlace* place_ = nullptr;
+  int64_t samples_ = 0;
+  std::vector<ParameterCut> cuts_;
 };
 
 }  // namespace tombolo::train

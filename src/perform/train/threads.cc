@@ -21,12 +21,14 @@ int64_t cores_allowed() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
-// Ranks that the Plan puts on this rank's node share its cores.
-int64_t neighbours_of(const plan::Plan& plan, int32_t rank) {
+// Shards of the ranks that the Plan puts on this rank's node share its cores.
+int64_t shards_on_its_node(const plan::Plan& plan, int32_t rank) {
   const layout::Placement& own = plan.ranks[static_cast<size_t>(rank)];
-  return std::count_if(plan.ranks.begin(), plan.ranks.end(), [&](const layout::Placement& other) {
-    return other.datacenter == own.datacenter && other.node == own.node;
-  });
+  int64_t shards = 0;
+  for (const layout::Placement& other : plan.ranks) {
+    if (other.datacenter == own.datacenter && other.node == own.node) shards += other.shards;
+  }
+  return shards;
 }
 
 // Per product, the fastest of three looks: others may have been in the way.
@@ -80,7 +82,7 @@ int64_t choose_threads(int64_t most, const std::function<double(int64_t threads)
 int64_t use_threads(const plan::Plan& plan, int32_t rank) {
   int64_t threads = plan.run.threads.value_or(1);
   if (threads == 0) {
-    const int64_t most = cores_allowed() / std::max<int64_t>(1, neighbours_of(plan, rank));
+    const int64_t most = cores_allowed() / std::max<int64_t>(1, shards_on_its_node(plan, rank));
     threads = choose_threads(most, [&](int64_t tried) {
       set_threads(tried, plan.training.precision);
       return seconds_of_a_product(plan);

@@ -66,8 +66,8 @@ void TorchGroups::begin_backward(int32_t stage) {
   if (watcher_) groups_.at(stage)->begin_backward();
 }
 
-Status TorchGroups::end_backward(int32_t stage) {
-  return watcher_ ? groups_.at(stage)->end_backward() : Status{};
+Status TorchGroups::end_backward(int32_t stage, bool all_are_there) {
+  return watcher_ ? groups_.at(stage)->end_backward(all_are_there) : Status{};
 }
 
 Status TorchGroups::compute(int32_t stage, WeightGradients& gradients) {

@@ -17,6 +17,8 @@
 #include "perform/train/kept_memory.h"
 #include "perform/train/replica_group.h"
 #include "perform/train/samples.h"
+#include "perform/train/shard_collectives.h"
+#include "perform/train/sharded_stage.h"
 #include "perform/train/stage_module.h"
 #include "perform/train/stage_state.h"
 #include "perform/train/threads.h"
@@ -31,12 +33,17 @@ namespace {
 
 using kernels::Payload;
 
-// What a microbatch keeps on a stage from its forward to its backward pass; from I to W the weight
-// gradients alone. They are declared first, for they outlive the graph.
-struct InFlight {
+// What a microbatch keeps on a shard of a stage from its forward to its backward pass; from I to W the
+// weight gradients alone. They are declared first, for they outlive the graph.
+struct Pass {
   std::unique_ptr<WeightGradients> gradients = std::make_unique<WeightGradients>();
   at::Tensor input;   // tokens, or a leaf whose gradient goes to the previous stage
   at::Tensor output;  // hidden states or the scaled loss; undefined once dropped for recomputation
+};
+struct InFlight {
+  std::vector<Pass> shards;
+
+  bool has_output() const { return shards.front().output.defined(); }
 };
 
 constexpr const char* kEmbedding = "embedding.weight";
@@ -47,8 +54,24 @@ struct Held {
   bool first = false, last = false;
   bool drops = false;  // activations, to recompute them
   StageState state;
+  std::unique_ptr<ShardedStage> sharded = {};
   std::map<int64_t, InFlight> in_flight = {};  // by microbatch
 };
+
+// What all shards made together: hidden states, or their gradients.
+at::Tensor joined(const Held& held, std::span<const Pass> passes, at::Tensor Pass::*which) {
+  std::vector<at::Tensor> parts;
+  parts.reserve(passes.size());
+  for (const Pass& pass : passes) parts.push_back((pass.*which).detach());
+  return held.sharded->join_hidden(parts);
+}
+
+double loss_of(const Held& held, std::span<const Pass> passes) {
+  std::vector<double> parts;
+  parts.reserve(passes.size());
+  for (const Pass& pass : passes) parts.push_back(static_cast<double>(pass.output.item<float>()));
+  return held.sharded->join_loss(parts);
+}
 
 class TorchKernels : public kernels::Kernels {
  public:
@@ -64,6 +87,9 @@ class TorchKernels : public kernels::Kernels {
         }) {
     if (samples_) evaluation_batches_ = evaluation_share().count;
   }
+
+  // Once, before all else: into the shards that compute them.
+  Status cut(const ShardDegrees& degrees);
 
   int64_t threads() const override { return threads_; }
   kernels::ParameterGroups* parameters() override { return &groups_; }
@@ -108,6 +134,7 @@ class TorchKernels : public kernels::Kernels {
   Status settle_loss(const Held& held, bool may_skip);
   void measure_state();
   Result<at::Tensor> hidden_from(const Payload& bytes, int32_t stage, const char* what) const;
+  Result<InFlight> input_of(const Held& held, const Payload& input, int64_t microbatch) const;
   Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
@@ -132,6 +159,8 @@ class TorchKernels : public kernels::Kernels {
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
   const std::unique_ptr<DeviceStream> stream_ = cpu_stream();
+  std::unique_ptr<ShardTeam> team_;  // none where a stage has one shard
+  std::unique_ptr<ShardCollectives> collectives_;
   TorchGroups groups_;  // the last one: it speaks of the others
 };
 
@@ -146,6 +175,18 @@ std::map<int32_t, StageState*> TorchKernels::states_by_number() {
   std::map<int32_t, StageState*> states;
   for (Held& held : stages_) states[held.index] = &held.state;
   return states;
+}
+
+Status TorchKernels::cut(const ShardDegrees& degrees) {
+  if (degrees.shards() > 1) {
+    team_ = std::make_unique<ShardTeam>(static_cast<int32_t>(degrees.shards()));
+    collectives_ = std::make_unique<ShardCollectives>(*team_, degrees);
+  }
+  for (Held& held : stages_) {
+    held.sharded = TRY(
+        ShardedStage::create(held.state.module(), collectives_.get(), plan_.training.micro_batch));
+  }
+  return {};
 }
 
 // --- data ----------------------------------------------------------------------------------------
@@ -250,41 +291,61 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
     for (Parameter& parameter : held.state.module().parameters()) {
       parameter.value.mutable_grad() = at::Tensor();
     }
+    held.sharded->begin_gradients();
   }
   return {};
 }
 
+Result<InFlight> TorchKernels::input_of(const Held& held, const Payload& input,
+                                        int64_t microbatch) const {
+  InFlight kept;
+  const at::Tensor whole = TRY(held.first ? training_tokens(microbatch, 0)
+                                          : hidden_from(input, held.index, "activations"));
+  for (int32_t shard = 0; shard < held.sharded->shards(); ++shard) {
+    Pass& pass = kept.shards.emplace_back();
+    if (held.sharded->is_cut()) pass.gradients->add_in_place();
+    if (held.first) {
+      pass.input = held.sharded->tokens_of(shard, whole);
+    } else {
+      pass.input = held.sharded->hidden_of(shard, whole).detach();
+      pass.input.set_requires_grad(true);
+    }
+  }
+  return kept;
+}
+
 Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
-  kept.output =
-      held.state.module().forward(kept.input, kept.gradients.get(), groups_.need(held.index));
-  if (!held.last) return {};
-  const at::Tensor targets = TRY(training_tokens(microbatch, 1));
-  kept.output = StageModule::loss(kept.output, targets.view({-1}));
+  const ShardedStage& sharded = *held.sharded;
+  at::Tensor targets;
+  if (held.last) targets = TRY(training_tokens(microbatch, 1));
+  const StageModule::Need need = groups_.need(held.index);
+  sharded.for_each([&](int32_t shard) {
+    Pass& pass = kept.shards[static_cast<size_t>(shard)];
+    pass.output = sharded.module(shard).forward(pass.input, pass.gradients.get(), need);
+    if (!held.last) return;
+    pass.output = sharded.loss(shard, pass.output, sharded.tokens_of(shard, targets).view({-1}));
+  });
   return {};
 }
 
 Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
   return guarded("computing a forward pass", [&]() -> Result<Payload> {
     Held& own = held(stage);
-    InFlight kept;
-    if (own.first) {
-      kept.input = TRY(training_tokens(microbatch, 0));
-    } else {
-      kept.input = TRY(hidden_from(input, stage, "activations"));
-      kept.input.set_requires_grad(true);
-    }
+    InFlight kept = TRY(input_of(own, input, microbatch));
     at::AutoGradMode grad_mode(!own.drops);
     TRY(run(own, microbatch, kept));
     Payload payload;
     if (own.last) {
-      loss_sum_ += static_cast<double>(kept.output.item<float>());
+      loss_sum_ += loss_of(own, kept.shards);
       ++losses_;
     } else {
-      payload = stream_->download(kept.output.detach());
+      payload = stream_->download(joined(own, kept.shards, &Pass::output));
     }
     if (own.drops) {
-      kept.output = at::Tensor();
-      *kept.gradients = {};
+      for (Pass& pass : kept.shards) {
+        pass.output = at::Tensor();
+        pass.gradients->forget();
+      }
     }
     own.in_flight[microbatch] = std::move(kept);
     return payload;
@@ -304,7 +365,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   return guarded("computing a forward pass again", [&]() -> Status {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
-    if (!kept->output.defined()) TRY(run(own, microbatch, *kept));
+    if (!kept->has_output()) TRY(run(own, microbatch, *kept));
     stream_->finish();
     return {};
   });
@@ -313,10 +374,11 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
 // Through the graph once; its end is the gradient for the previous stage.
 Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microbatch,
                                       Payload output_gradient) {
-  if (!kept.output.defined()) {
+  if (!kept.has_output()) {
     return failed(fmt::format("stage {}: backward pass of microbatch {} before its recomputation",
                               own.index, microbatch));
   }
+  const ShardedStage& sharded = *own.sharded;
   at::Tensor gradient;
   if (own.last) {
     const int64_t microbatches = plan_.training.global_batch / plan_.training.micro_batch;
@@ -325,12 +387,17 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
     gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));
   }
   groups_.begin_backward(own.index);
-  torch::autograd::backward({kept.output}, {gradient});
-  TRY(groups_.end_backward(own.index));
+  sharded.for_each([&](int32_t shard) {
+    const at::Tensor its = own.last ? gradient : sharded.hidden_of(shard, gradient);
+    torch::autograd::backward({kept.shards[static_cast<size_t>(shard)].output}, {its});
+  });
+  own.sharded->fold();
+  TRY(groups_.end_backward(own.index, sharded.is_cut()));
   if (groups_.are_watched()) measure_state();
   Payload payload;
-  if (!own.first) payload = stream_->download(kept.input.grad());
-  return payload;
+  if (own.first) return payload;
+  for (Pass& pass : kept.shards) pass.output = pass.input.grad();
+  return stream_->download(joined(own, kept.shards, &Pass::output));
 }
 
 Result<Payload> TorchKernels::backward(int32_t stage, int64_t microbatch, Payload output_gradient) {
@@ -348,9 +415,10 @@ Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
   return guarded("computing the gradient of an input", [&]() -> Result<Payload> {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
-    kept->gradients->defer();
+    for (Pass& pass : kept->shards) pass.gradients->defer();
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
-    kept->output = kept->input = at::Tensor();  // and with them the graph
+    for (Pass& pass : kept->shards)
+      pass.output = pass.input = at::Tensor();  // and with them the graph
     return payload;
   });
 }
@@ -359,12 +427,20 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
   return guarded("computing the gradients of weights", [&]() -> Status {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "gradients of weights"));
-    if (kept->output.defined()) {
+    if (kept->has_output()) {
       return failed(
           fmt::format("stage {}: the weights' gradients of microbatch {} before its input's", stage,
                       microbatch));
     }
-    TRY(groups_.compute(stage, *kept->gradients));
+    if (own.sharded->is_cut()) {
+      groups_.begin_backward(stage);
+      own.sharded->for_each(
+          [&](int32_t shard) { kept->shards[static_cast<size_t>(shard)].gradients->compute(); });
+      own.sharded->fold();
+      TRY(groups_.end_backward(stage, true));
+    } else {
+      TRY(groups_.compute(stage, *kept->shards.front().gradients));
+    }
     stream_->finish();
     if (groups_.are_watched()) measure_state();
     own.in_flight.erase(microbatch);
@@ -485,7 +561,7 @@ Status TorchKernels::gather_parameters(Held& held) {
 
 void TorchKernels::measure_state() {
   int64_t bytes = 0;
-  for (const Held& each : stages_) bytes += each.state.bytes();
+  for (const Held& each : stages_) bytes += each.state.bytes() + each.sharded->bytes();
   state_bytes_ = std::max(state_bytes_, bytes);
 }
 
@@ -524,15 +600,24 @@ Result<Payload> TorchKernels::evaluate(int32_t stage, int64_t batch, Payload inp
     const at::NoGradGuard no_gradients;
     const at::Tensor in =
         TRY(own.first ? evaluation_tokens(batch, 0) : hidden_from(input, stage, "activations"));
-    const at::Tensor output = own.state.module().forward(in);
-    if (!own.last) return stream_->download(output);
+    const ShardedStage& sharded = *own.sharded;
+    at::Tensor targets;
+    if (own.last) targets = TRY(evaluation_tokens(batch, 1));
+    std::vector<Pass> passes(static_cast<size_t>(sharded.shards()));
+    sharded.for_each([&](int32_t shard) {
+      const at::Tensor its =
+          own.first ? sharded.tokens_of(shard, in) : sharded.hidden_of(shard, in);
+      at::Tensor& output = passes[static_cast<size_t>(shard)].output;
+      output = sharded.module(shard).forward(its);
+      if (!own.last) return;
+      output = sharded.loss(shard, output, sharded.tokens_of(shard, targets).view({-1}));
+    });
+    if (!own.last) return stream_->download(joined(own, passes, &Pass::output));
     if (batch == 0) {
       evaluation_sum_ = 0;
       evaluations_ = 0;
     }
-    const at::Tensor targets = TRY(evaluation_tokens(batch, 1));
-    const at::Tensor loss = StageModule::loss(output, targets.view({-1}));
-    evaluation_sum_ += static_cast<double>(loss.item<float>());
+    evaluation_sum_ += loss_of(own, passes);
     ++evaluations_;
     return Payload{};
   });
@@ -583,11 +668,12 @@ Status TorchKernels::load(const kernels::TensorSource& tensors) {
 }
 
 // What the rank's stages may take at most, by the Plan.
-Bytes memory_of(const plan::Plan& plan, const std::vector<int32_t>& stages) {
+Bytes memory_of(const plan::Plan& plan, const std::vector<int32_t>& stages, int64_t shards) {
   Bytes sum = 1_GB;  // logits, and what the Plan does not know
   for (const int32_t index : stages) {
     const plan::Stage& stage = plan.stages[static_cast<size_t>(index)];
-    sum += stage.state + stage.workspace + stage.activations * real(plan.microbatches());
+    sum += (stage.state + stage.workspace + stage.activations * real(plan.microbatches())) *
+           real(shards);
   }
   return sum;
 }
@@ -603,7 +689,9 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
     const int64_t threads = use_threads(plan, rank);
     const layout::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     const schedule::PipelineShape shape = schedule::shape_of(plan);
-    keep_freed_memory(memory_of(plan, shape.stages_at(place.stage)));
+    const ShardDegrees degrees{plan.parallelism.tensor_at(place.stage), plan.parallelism.context,
+                               plan.parallelism.sequence_parallel};
+    keep_freed_memory(memory_of(plan, shape.stages_at(place.stage), degrees.shards()));
     // Weights that are read need not be drawn before.
     const auto seed = plan.run.init ? std::nullopt : std::optional(plan.run.seed);
     const std::vector<int32_t> own = shape.stages_at(place.stage);
@@ -632,8 +720,10 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
       if (plan.exchange && plan.exchange->is_sparse() && kernels::holds_residuals(plan))
         stages.back().state.expect_sparse();
     }
-    return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
-                                          std::move(samples), threads);
+    auto kernels = std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
+                                                  std::move(samples), threads);
+    TRY(kernels->cut(degrees));
+    return kernels;
   });
 }
 

@@ -10,6 +10,19 @@ using torch::autograd::variable_list;
 // What the two functions below share. The context keeps the address of the WeightGradients, and
 // which of its products this is.
 struct Products {
+  // In place the product adds as it multiplies, and rounds otherwise than autograd's sum does.
+  static void add(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& input,
+                  bool in_place) {
+    at::Tensor& sum = weight.mutable_grad();
+    if (!sum.defined()) {
+      sum = gradient.t().mm(input).to(weight.scalar_type());
+    } else if (in_place && sum.scalar_type() == gradient.scalar_type()) {
+      sum.addmm_(gradient.t(), input);
+    } else {
+      sum.add_(gradient.t().mm(input));
+    }
+  }
+
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& used, const at::Tensor& bias, int64_t address) {
     auto* gradients = reinterpret_cast<WeightGradients*>(address);
@@ -31,6 +44,9 @@ struct Products {
     if (gradients->deferred_) {
       product.input = saved[0].detach();
       product.gradient = gradient;
+    } else if (gradients->in_place_) {
+      const at::NoGradGuard no_gradients;
+      add(product.weight, gradient, saved[0], true);
     } else {
       of_weight = gradient.t().mm(saved[0]).to(product.weight.scalar_type());
     }
@@ -79,13 +95,7 @@ void WeightGradients::compute(const Done& done) {
   for (auto at = products_.rbegin(); at != products_.rend(); ++at) {
     Product& product = *at;
     if (!product.gradient.defined()) continue;
-    const at::Tensor fresh = product.gradient.t().mm(product.input);
-    at::Tensor& sum = product.weight.mutable_grad();
-    if (sum.defined()) {
-      sum.add_(fresh);
-    } else {
-      sum = fresh.to(product.weight.scalar_type());
-    }
+    Products::add(product.weight, product.gradient, product.input, in_place_);
     product.gradient = product.input = at::Tensor();
     if (done) done(product.weight);
   }

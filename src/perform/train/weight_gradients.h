@@ -27,6 +27,12 @@ class WeightGradients {
  public:
   // From now on a pass backward leaves the products out.
   void defer() { deferred_ = true; }
+  // Or each product adds to the gradient of its weight at once, and autograd hears of none. The gradients
+  // are there before, of any strides; of a part of a matrix autograd would want them next to each other.
+  void add_in_place() { in_place_ = true; }
+
+  // Of a pass whose graph is gone.
+  void forget() { products_.clear(); }
 
   // The weights whose gradients lack what was left out, in the order of the forward pass.
   std::vector<at::Tensor> waiting() const;
@@ -43,7 +49,7 @@ class WeightGradients {
     at::Tensor input, gradient;  // once a pass backward has left them here
   };
   std::vector<Product> products_;
-  bool deferred_ = false;
+  bool deferred_ = false, in_place_ = false;
 };
 
 // A matrix as a leaf that gets gradients, and as products read it: the same tensor, or a copy of it

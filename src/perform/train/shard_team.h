@@ -1,0 +1,59 @@
+// The shards of a rank as threads of its process: who runs on which, and where they meet.
+//
+// Tensor and context parallelism cut every layer, so their shards meet several times in each. One process
+// for all of them lets them meet in memory, and the rank stays what the Plan, the schedule and a restart
+// see: one actor (docs/decisions/0063-shards-are-threads-of-a-rank.md).
+//
+//   ShardTeam team(2);
+//   team.run([&](int32_t shard) { part[shard] = half(shard); team.meet(); use(part[1 - shard]); });
+//
+// A thread that waits looks for a moment before it sleeps: what it waits for mostly takes microseconds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace tombolo::train {
+
+class ShardTeam {
+ public:
+  using Work = std::function<void(int32_t shard)>;
+
+  // Thrown where shards wait for one that has thrown. Work lets it pass.
+  struct Abandoned : std::exception {
+    const char* what() const noexcept override { return "another shard of this rank failed"; }
+  };
+
+  explicit ShardTeam(int32_t shards);  // at least 1
+  ~ShardTeam();
+  ShardTeam(const ShardTeam&) = delete;
+
+  int32_t shards() const { return shards_; }
+
+  // Each shard's part on its thread, shard 0's on the caller's; returns when all are through. What the
+  // first of them threw is thrown here: shards that waited for it, or come to wait, are thrown out of
+  // meet(). One call at a time.
+  void run(const Work& work);
+
+  // Within run(): returns when every shard is here. What one wrote before, the others read after it.
+  void meet();
+
+ private:
+  void serve(int32_t shard);
+  void work(int32_t shard) noexcept;
+  void abandon();
+
+  const int32_t shards_;
+  const Work* work_ = nullptr;
+  std::vector<std::exception_ptr> thrown_;
+  std::atomic<bool> ending_ = false, abandoned_ = false;
+  std::atomic<int32_t> arrived_ = 0, running_ = 0;
+  std::atomic<uint64_t> meetings_ = 0, calls_ = 0;  // so far; both are waited on
+  std::vector<std::thread> threads_;                // of all shards but the first
+};
+
+}  // namespace tombolo::train

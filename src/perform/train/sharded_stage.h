@@ -1,0 +1,73 @@
+// The shards of one stage: what each has of parameters, gradients and activations.
+//
+// The stage's own parameters, gradients and optimizer state stay whole: shards compute with views of them,
+// and all that is not a pass (updates, sums among replicas, norms, checkpoints, digests) sees what it sees
+// of a stage that nobody cut. A checkpoint does not know how many shards there were.
+//
+// Gradients: the first shard that has a part of a parameter adds to that part of the whole gradient, others
+// that have the same part to a copy of their own; fold() adds the copies, in the order of shards.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/train/shard_collectives.h"
+#include "perform/train/stage_module.h"
+
+namespace tombolo::train {
+
+class ShardedStage {
+ public:
+  // `with`: null for a stage of one shard, which is the module itself. Both outlive it and stay where they
+  // are. Unusable where the model cannot be cut so.
+  static Result<std::unique_ptr<ShardedStage>> create(StageModule& whole, ShardCollectives* with,
+                                                      int64_t samples);
+
+  bool is_cut() const { return !modules_.empty(); }
+  int32_t shards() const { return is_cut() ? static_cast<int32_t>(modules_.size()) : 1; }
+  const StageModule& module(int32_t shard) const {
+    return is_cut() ? *modules_[static_cast<size_t>(shard)] : whole_;
+  }
+  // Calls work(shard) for all of them, at the same time, with the caller's mode of gradients.
+  void for_each(const ShardTeam::Work& work) const;
+
+  // Of a microbatch: tokens or targets [samples, sequence], and hidden states [samples * sequence, hidden].
+  at::Tensor tokens_of(int32_t shard, const at::Tensor& tokens) const;
+  at::Tensor hidden_of(int32_t shard, const at::Tensor& hidden) const;
+  at::Tensor join_hidden(std::span<const at::Tensor> parts) const;
+  // Of all tokens, from the part of each shard.
+  double join_loss(std::span<const double> parts) const;
+  at::Tensor loss(int32_t shard, const at::Tensor& output, const at::Tensor& targets) const {
+    return is_cut() ? module(shard).shard_loss(output, targets)
+                    : StageModule::loss(output, targets);
+  }
+
+  // Before the first backward pass of an iteration, when no parameter has a gradient.
+  void begin_gradients();
+  // After each backward pass, when all shards are through.
+  void fold();
+  int64_t bytes() const;  // of copies of gradients
+
+ private:
+  // A shard's own gradient of a parameter, of which another has the place in the whole one.
+  struct Copy {
+    int32_t shard = 0;
+    size_t parameter = 0;
+    at::Tensor sum = {};
+  };
+  ShardedStage(StageModule& whole, ShardCollectives* with, int64_t samples)
+      : whole_(whole), with_(with), samples_(samples) {}
+  Rows rows_of(int32_t shard, int64_t rows) const;
+  at::Tensor part_of(const at::Tensor& all, int32_t shard, size_t parameter) const;
+
+  StageModule& whole_;
+  ShardCollectives* const with_;
+  const int64_t samples_;
+  std::vector<std::unique_ptr<ShardPlace>> places_;
+  std::vector<std::unique_ptr<StageModule>> modules_;  // of a stage that is cut
+  std::vector<Copy> copies_;                           // by shard
+};
+
+}  // namespace tombolo::train

@@ -1,0 +1,80 @@
+"""Tensor, sequence and context parallelism, performed: the same losses as one process, whatever else the job says."""
+import shutil
+import unittest
+
+from program import Case, needs_torch
+from training_test import GPT2, pipelines_apart, tiny
+
+QWEN3 = 'qk_norm = true\nqkv_bias = true\n'
+OLMO2 = 'input_norms = false\noutput_norms = true\nwhole_qk_norm = true\n'
+
+
+def sharded(job, degrees, data=1):
+    """The same with shards of each stage: degrees as [parallelism] has them."""
+    shards = 1
+    for line in degrees.split(", "):
+        key, value = line.split(" = ")
+        shards *= int(value) if key in ("tensor", "context") else 1
+    job = job.replace('device = "cpu"', f'device = "cpu"\ndevices_per_node = {shards * data}')
+    return job.replace("[parallelism]\n", "[parallelism]\n" + degrees.replace(", ", "\n") + f"\ndata = {data}\n")
+
+
+class Shards(Case):
+    def losses(self, job, out, *more):
+        self.ok("train", self.write(f"{out}.toml", job), "--out", out, *more)
+        return self.records(self.folder / out / "trace.jsonl", "loss")
+
+    def assert_close(self, one, other, why):
+        self.assertEqual(one.keys(), other.keys())
+        for step in one:
+            self.assertLess(abs(one[step] - other[step]) / one[step], 1e-5, f"{why}, step {step}")
+        self.assertLess(one[30], one[1] - 0.5)  # it learns
+
+    def check(self, jobs, model=""):
+        one = self.losses(tiny(1, model=model), "one")
+        for number, (why, job) in enumerate(jobs):
+            self.assert_close(one, self.losses(job, f"cut-{number}"), why)
+
+    @needs_torch
+    def test_shards_equal_one_process(self):
+        self.check([(degrees, sharded(tiny(1), degrees)) for degrees in
+                    ("tensor = 2", "tensor = 2, sequence_parallel = true", "context = 2")])
+
+    @needs_torch
+    def test_shards_of_a_pipeline_of_replicas_equal_one_process(self):
+        job = sharded(tiny(2, training='recompute = "full"'), "tensor = 2, context = 2, sequence_parallel = true", data=2)
+        self.check([("all together", job)])
+
+    @needs_torch
+    def test_other_models_equal_one_process(self):
+        for model in (GPT2, QWEN3, OLMO2):
+            self.check([("tensor 2 x context 2", sharded(tiny(1, model=model), "tensor = 2, context = 2, sequence_parallel = true"))],
+                       model)
+
+    @needs_torch
+    def test_shards_of_backwards_in_halves_and_of_pipelines_apart(self):
+        apart = pipelines_apart(sharded(tiny(2), "tensor = 2"))
+        apart = apart.replace("data = 1\n", "").replace("devices_per_node = 2\ndevices_per_node = 2", "devices_per_node = 4")
+        self.check([("zb-h1", sharded(tiny(2, "zb-h1"), "tensor = 2, sequence_parallel = true")),
+                    ("tensor degrees by stage", sharded(tiny(2), "tensor = 2").replace("tensor = 2", "tensor_per_stage = [2, 1]")),
+                    ("gradients over the WAN", apart)])
+
+    @needs_torch
+    def test_a_checkpoint_continues_with_other_shards(self):
+        whole = self.losses(tiny(1), "whole")
+        jobs = [sharded(tiny(1, every=10), "tensor = 2"), sharded(tiny(2, every=10), "context = 2"), tiny(2, every=10)]
+        losses = {}
+        for number, (job, until) in enumerate(zip(jobs, (10, 20, 30))):
+            losses.update(self.losses(job, f"part-{number}", *(["--resume"] if number else [])))
+            self.forget_checkpoints_after(until)
+        self.assert_close(whole, losses, "continued")
+
+    def forget_checkpoints_after(self, step):
+        """As if the run had been stopped there."""
+        for folder in (self.folder / "checkpoints").glob("step-*"):
+            if int(folder.name.split("-")[1]) > step:
+                shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
