@@ -60,6 +60,28 @@ class Shards(Case):
                     ("gradients over the WAN", apart)])
 
     @needs_torch
+    def test_zero_equals_one_process(self):
+        clipped = "[optimizer]\nclip_norm = 0.5"
+        tied = "tied_embeddings = true\n"
+        for zero in (1, 2, 3):
+            more = f"data = 2\nzero = {zero}\n"
+            one = self.losses(tiny(1, model=tied).replace("[optimizer]", clipped), f"one-{zero}")
+            jobs = [("alone", sharded(tiny(1, model=tied), "tensor = 1", data=2)),
+                    ("pipeline, recomputed", sharded(tiny(2, model=tied, training='recompute = "full"'), "tensor = 1", data=2)),
+                    ("halves, tensor", sharded(tiny(2, "zb-h1", model=tied), "tensor = 2", data=2)),
+                    ("chunks", sharded(tiny(2, "interleaved", model=tied).replace("[parallelism]", "[parallelism]\nvirtual_stages = 2"),
+                                       "tensor = 1", data=2))]
+            for number, (why, job) in enumerate(jobs):
+                job = job.replace("data = 2\n", more).replace("[optimizer]", clipped)
+                job = job.replace("[run]\n", "[run]\ncompare_replicas_every = 1\n")
+                self.assert_close(one, self.losses(job, f"zero-{zero}-{number}"), f"zero {zero}, {why}")
+
+    @needs_torch
+    def test_zero_refuses_orders_that_differ(self):
+        job = sharded(tiny(1), "tensor = 1", data=2).replace("data = 2\n", "data = 2\nzero = 3\nmicrobatches_per_replica = [3, 1]\n")
+        self.refused(2, ["zero = 3", "microbatches_per_replica"], "train", self.write("uneven.toml", job))
+
+    @needs_torch
     def test_a_checkpoint_continues_with_other_shards(self):
         whole = self.losses(tiny(1), "whole")
         jobs = [sharded(tiny(1, every=10), "tensor = 2"), sharded(tiny(2, every=10), "context = 2"), tiny(2, every=10)]

@@ -15,14 +15,14 @@ void check_joined(const Replicas& replicas) {
 
 }  // namespace
 
-Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
-                     uint64_t first) {
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work, uint64_t first,
+                     bool sums_only) {
   check_joined(ring);
   CHECK(work.give && work.take, "a ring without work");
   const size_t n = ring.ranks.size();
   const int32_t successor = ring.ranks[(ring.own + 1) % n];
   const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
-  const size_t steps = 2 * (n - 1);
+  const size_t steps = sums_only ? n - 1 : 2 * (n - 1);
   const auto sending = [&](size_t t) {
     return RingStep{.step = static_cast<int64_t>(t),
                     .chunk = (ring.own + 2 * n - t) % n,  // t < 2 n
@@ -39,13 +39,12 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
   return {};
 }
 
-Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values, uint64_t first) {
-  const auto chunk = [&](const RingStep& step) {
-    const Share share =
-        share_of(static_cast<int64_t>(values.size()), static_cast<int64_t>(step.chunk),
-                 static_cast<int64_t>(ring.ranks.size()));
-    return values.subspan(static_cast<size_t>(share.first), static_cast<size_t>(share.count));
-  };
+namespace {
+
+// `chunk` gives the present numbers of a step's chunk.
+template <class Chunk>
+Status exchange_floats(const Replicas& ring, uint64_t iteration, uint64_t first, bool sums_only,
+                       const Chunk& chunk) {
   const auto give = [&](const RingStep& step) {
     const auto bytes = std::as_bytes(chunk(step));
     return Payload(bytes.begin(), bytes.end());
@@ -68,7 +67,26 @@ Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> value
     }
     return {};
   };
-  return ring_exchange(ring, iteration, {.give = give, .take = take}, first);
+  return ring_exchange(ring, iteration, {.give = give, .take = take}, first, sums_only);
+}
+
+}  // namespace
+
+Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values, uint64_t first) {
+  return exchange_floats(ring, iteration, first, false, [&](const RingStep& step) {
+    const Share share =
+        share_of(static_cast<int64_t>(values.size()), static_cast<int64_t>(step.chunk),
+                 static_cast<int64_t>(ring.ranks.size()));
+    return values.subspan(static_cast<size_t>(share.first), static_cast<size_t>(share.count));
+  });
+}
+
+Status ring_scatter(const Replicas& ring, uint64_t iteration,
+                    std::span<const std::span<float>> chunks, uint64_t first) {
+  CHECK(chunks.size() == ring.ranks.size(), "{} chunks for {} ranks", chunks.size(),
+        ring.ranks.size());
+  return exchange_floats(ring, iteration, first, true,
+                         [&](const RingStep& step) { return chunks[step.chunk]; });
 }
 
 Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor) {

@@ -40,12 +40,17 @@ struct RingWork {
 // Messages are tagged iteration, first + t; `first` is from kReplicaTensor on, and tells exchanges
 // of one iteration apart (replica_tensor). Fails with what the messenger or the work say.
 Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
-                     uint64_t first = kReplicaTensor);
+                     uint64_t first = kReplicaTensor, bool sums_only = false);
 
 // Replaces `values` by their sum over all ranks of the ring, which call it with as many. Chunk c is
 // (x[c] + x[c + 1]) + ... + x[c - 1]: all ranks end with the same bits. Memory: one chunk more.
 Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values,
                 uint64_t first = kReplicaTensor);
+
+// The first half of it: of chunks of any lengths, chunk i + 1 (mod n) is the whole sum on rank i, and the others
+// are of no use afterwards. All ranks call it with as many chunks as there are ranks, of the same lengths.
+Status ring_scatter(const Replicas& ring, uint64_t iteration,
+                    std::span<const std::span<float>> chunks, uint64_t first = kReplicaTensor);
 
 // Returns when every replica has called it: an empty message to each and from each, tagged
 // iteration, tensor.

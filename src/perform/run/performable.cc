@@ -9,6 +9,30 @@
 
 namespace tombolo::run {
 
+namespace {
+
+// Replicas that sum gradients or gather parameters pass by pass take part in the same order.
+Status check_orders_are_alike(const plan::Plan& plan) {
+  const auto refuse = [&](const std::string& why, const std::string& instead) {
+    return unusable(fmt::format("parallelism.zero = {}: replicas meet in their passes, and {}",
+                                plan.parallelism.zero, why),
+                    instead);
+  };
+  if (!plan.parallelism.microbatches_per_replica.empty())
+    return refuse("microbatches_per_replica gives them different numbers of these",
+                  "zero = 1, or leaving microbatches_per_replica out");
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  for (const layout::Placement& each : plan.ranks) {
+    const auto first = static_cast<size_t>(plan.rank_of(each.stage, 0));
+    if (schedule.ranks[static_cast<size_t>(each.rank)] != schedule.ranks[first])
+      return refuse(fmt::format("schedule \"{}\" gives them different orders", schedule.name),
+                    "zero = 1, or schedule = \"1f1b\"");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_performable(const plan::Plan& plan) {
   TRY(plan::validate(plan));
   const layout::Parallelism& p = plan.parallelism;
@@ -17,12 +41,7 @@ Status check_performable(const plan::Plan& plan) {
         fmt::format("parallelism.expert = {}: can be predicted but not performed yet", p.expert),
         "expert = 1");
   }
-  if (p.zero > 1) {
-    return unusable(fmt::format("parallelism.zero = {}: can be predicted but not performed yet; "
-                                "replicas shard their optimizer state at most",
-                                p.zero),
-                    "zero = 1, or 0");
-  }
+  if (p.zero > 1) TRY(check_orders_are_alike(plan));
   if (p.zero > 0 && plan.replicas_lie_apart()) {
     return unusable(
         "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "

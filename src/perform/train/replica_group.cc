@@ -59,6 +59,14 @@ class ReplicaGroup::Backend {
     if (!there[0].is_same(values)) values.copy_(there[0]);
   }
 
+  void sum_at(const at::Tensor& values, size_t owner, bool own) {
+    std::vector<at::Tensor> there = {values.to(kDevice)};
+    c10d::ReduceOptions options;
+    options.rootRank = static_cast<int64_t>(owner);
+    group_.reduce(there, options)->wait();
+    if (own && !there[0].is_same(values)) values.copy_(there[0]);
+  }
+
   // As bytes: Gloo knows no bfloat16.
   void give(const at::Tensor& values, size_t owner) {
     const at::Tensor bytes = values.view({-1}).view(at::kByte);
@@ -150,6 +158,36 @@ Status ReplicaGroup::gather(std::span<const Owned> tensors) {
   } catch (const std::exception& error) {
     return fail(lost(reason(error)));
   }
+}
+
+Status ReplicaGroup::scatter(std::span<const at::Tensor> parts) {
+  CHECK(parts.size() == replicas_.ranks.size(), "{} parts for {} replicas", parts.size(),
+        replicas_.ranks.size());
+  if (over_links()) return scatter_over_links(parts);
+  TRY(meet());
+  try {
+    for (size_t owner = 0; owner < parts.size(); ++owner) {
+      if (parts[owner].numel() > 0) backend_->sum_at(parts[owner], owner, owner == replicas_.own);
+    }
+    return {};
+  } catch (const std::exception& error) {
+    return fail(lost(reason(error)));
+  }
+}
+
+// In the ring the sum of chunk i + 1 ends at replica i.
+Status ReplicaGroup::scatter_over_links(std::span<const at::Tensor> parts) {
+  std::vector<at::Tensor> here;
+  std::vector<std::span<float>> chunks;
+  const size_t n = parts.size();
+  for (size_t chunk = 0; chunk < n; ++chunk) {
+    here.push_back(parts[(chunk + n - 1) % n].cpu());
+    chunks.emplace_back(here.back().data_ptr<float>(), static_cast<size_t>(here.back().numel()));
+  }
+  TRY(kernels::ring_scatter(replicas_, static_cast<uint64_t>(++meetings_), chunks));
+  const at::Tensor& own = here[(replicas_.own + 1) % n];
+  if (!own.is_same(parts[replicas_.own])) parts[replicas_.own].copy_(own);
+  return {};
 }
 
 // Links have orders of their own: all that is one's own is sent first, and nobody waits to send.

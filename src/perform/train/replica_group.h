@@ -53,6 +53,11 @@ class ReplicaGroup {
   };
   Status gather(std::span<const Owned> tensors);
 
+  // Of parts of any lengths, one for each replica, `parts[own]` becomes the sum over all replicas, which call
+  // this with the same lengths; the others are of no use afterwards. fp32, contiguous. kLostPeer as above.
+  // Bytes: all parts but one's own leave each replica.
+  Status scatter(std::span<const at::Tensor> parts);
+
   bool over_links() const { return !backend_; }
 
  private:
@@ -63,6 +68,7 @@ class ReplicaGroup {
   Status connect();
   Status sum_over_links(at::Tensor& values);
   Status gather_over_links(std::span<const Owned> tensors);
+  Status scatter_over_links(std::span<const at::Tensor> parts);
   Error lost(const std::string& why) const;
 
   const kernels::Replicas replicas_;

@@ -159,6 +159,34 @@ TEST(ReplicaGroup, GathersWhatEachOwns) {
   }
 }
 
+// Parts of unlike lengths, one of them empty; the sum is that of sum() but for the order of terms.
+TEST(ReplicaGroup, ScattersSumsToTheirOwners) {
+  for (const bool apart : {false, true}) {
+    for (const int replicas : {2, 3, 4}) {
+      on_all(replicas, [&](const Replicas& all, MemoryHub&) {
+        Replicas replica = all;
+        replica.lie_apart = apart;
+        auto group = ReplicaGroup::join(replica, 0);
+        ASSERT_TRUE(group) << group.error().text();
+        EXPECT_EQ((*group)->over_links(), apart);
+        for (int round = 0; round < 3; ++round) {
+          std::vector<at::Tensor> parts;
+          at::Tensor wanted;
+          for (size_t owner = 0; owner < replica.ranks.size(); ++owner) {
+            const auto size = static_cast<int64_t>(owner) * 1000 + (owner > 0 ? round : 0);
+            parts.push_back(
+                at::full({size}, static_cast<double>(replica.own + 10 * owner), at::kFloat));
+          }
+          const auto n = static_cast<double>(replicas), own = static_cast<double>(replica.own);
+          wanted = at::full(parts[replica.own].sizes(), n * (n - 1) / 2 + n * 10 * own, at::kFloat);
+          ASSERT_TRUE((*group)->scatter(parts));
+          EXPECT_TRUE(at::equal(parts[replica.own], wanted));
+        }
+      });
+    }
+  }
+}
+
 TEST(ReplicaGroup, DoesNotWaitForAReplicaThatIsLostBeforeJoining) {
   on_all(2, [](const Replicas& replica, MemoryHub& hub) {
     if (replica.own == 1) return hub.lose(1);

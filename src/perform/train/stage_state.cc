@@ -86,7 +86,7 @@ double StageState::decay_of(const Parameter& parameter) const {
 
 Status StageState::check_gradients(const char* doing) const {
   for (const Parameter& parameter : module_.parameters()) {
-    if (!parameter.value.grad().defined()) {
+    if (!parameter.elsewhere && !parameter.value.grad().defined()) {
       return failed(
           fmt::format("{} has no gradient: {} before any backward pass", parameter.name, doing));
     }
@@ -96,7 +96,9 @@ Status StageState::check_gradients(const char* doing) const {
 
 int64_t StageState::bytes() const {
   size_t sum = 0;
-  const auto add = [&](const at::Tensor& tensor) { sum += tensor.defined() ? tensor.nbytes() : 0; };
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.storage().nbytes() > 0) sum += tensor.nbytes();
+  };
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
     if (parameter.has_value()) add(parameter.value);
@@ -192,9 +194,29 @@ std::vector<StageState::Shared> StageState::shared() const {
   for (size_t i = 0; i < owners_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
     const bool narrow = module_.reads_copy_alone(i);
-    out.push_back({(narrow ? parameter.half : parameter.value).detach(), owners_[i]});
+    out.push_back({(narrow ? parameter.half : parameter.value).variable_data(), owners_[i]});
   }
   return out;
+}
+
+void StageState::drop_shared() {
+  const std::vector<Shared> all = shared();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!module_.parameters()[i].elsewhere) continue;
+    c10::StorageImpl* storage = all[i].values.storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(at::DataPtr(nullptr, c10::Device(at::kCPU)));
+    storage->set_nbytes(0);
+  }
+}
+
+void StageState::restore_shared() {
+  const std::vector<Shared> all = shared();
+  for (size_t i = 0; i < all.size(); ++i) {
+    c10::StorageImpl* storage = all[i].values.storage().unsafeGetStorageImpl();
+    if (storage->nbytes() > 0) continue;
+    storage->set_data_ptr_noswap(c10::GetAllocator(c10::kCPU)->allocate(all[i].values.nbytes()));
+    storage->set_nbytes(all[i].values.nbytes());
+  }
 }
 
 void StageState::add_views(std::vector<kernels::TensorView>& out) const {

@@ -55,7 +55,7 @@ class StageState {
   StageModule& module() { return module_; }
   const StageModule& module() const { return module_; }
 
-  // Failed, naming `doing`, where a parameter has no gradient.
+  // Failed, naming `doing`, where a parameter that is updated here has no gradient.
   Status check_gradients(const char* doing) const;
 
   // Of weights, their copies in bfloat16, gradients as far as there are any, and the optimizer's
@@ -76,10 +76,15 @@ class StageState {
   // nothing where the state is not sharded. Values that come there are complete with
   // refresh_copies().
   struct Shared {
-    at::Tensor values;
+    at::Tensor values;  // autograd does not hear of what is written there
     int32_t owner = 0;
   };
   std::vector<Shared> shared() const;
+
+  // Of parameters that another replica updates, what passes read: gone until restore_shared() makes room for it,
+  // with any values (ZeRO-3). Graphs of passes that read it before hold on to the same memory.
+  void drop_shared();
+  void restore_shared();
 
   // Where they lie: update() and load() write into the very same tensors.
   void add_views(std::vector<kernels::TensorView>& out) const;
@@ -87,6 +92,8 @@ class StageState {
   void add_to(RunningDigest& digest) const;
   // `step`: of the optimizer, where other stages have loaded one; all must agree.
   Status load(const kernels::TensorSource& tensors, std::optional<int64_t>& step);
+  // owners[i] of parameter i; empty: none is shared out.
+  const std::vector<int32_t>& owners() const { return owners_; }
   void set_updates(int64_t updates) { updates_ = updates; }
 
  private:

@@ -55,6 +55,11 @@ struct Held {
   bool drops = false;  // activations, to recompute them
   StageState state;
   std::unique_ptr<ShardedStage> sharded = {};
+  bool whole = true;      // values that other replicas update are here
+  int64_t backwards = 0;  // of this iteration
+  int64_t unsummed = 0;   // of them, since gradients were last summed
+  std::vector<at::Tensor> sums =
+      {};  // of gradients, by parameter, of those that this replica updates
   std::map<int64_t, InFlight> in_flight = {};  // by microbatch
 };
 
@@ -141,7 +146,16 @@ class TorchKernels : public kernels::Kernels {
   Parameter* tied(int32_t stage);
   Result<Parameter*> own_end();
   Status sum_tied_copies();
+  Result<std::optional<double>> sum_of_replicas(double own);
   Status gather_parameters(Held& held);
+  Status need_values(Held& held);
+  void drop_values(Held& held);
+  Status end_backward(Held& held);
+  Status scatter_gradients(Held& held);
+  Status sum_whole(Held& held);
+  bool ties_ranks(const Parameter& parameter) const {
+    return plan_.model.tied_embeddings && plan_.stages.size() > 1 && parameter.name == kEmbedding;
+  }
   plan::Plan plan_;
   int32_t replica_;
   std::vector<Held> stages_;        // ascending
@@ -292,7 +306,74 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
       parameter.value.mutable_grad() = at::Tensor();
     }
     held.sharded->begin_gradients();
+    held.backwards = held.unsummed = 0;
+    held.sums.assign(held.state.module().parameters().size(), at::Tensor());
   }
+  return {};
+}
+
+// --- what replicas share out (ZeRO) --------------------------------------------------------------
+
+// ZeRO-3: a stage has all values while a pass computes with it, and from an update to the first pass after it.
+Status TorchKernels::need_values(Held& held) {
+  if (held.whole) return {};
+  held.state.restore_shared();
+  held.whole = true;
+  std::vector<ReplicaGroup::Owned> owned;
+  for (const StageState::Shared& each : held.state.shared())
+    owned.push_back({each.values, static_cast<size_t>(each.owner)});
+  return group_->gather(owned);
+}
+
+void TorchKernels::drop_values(Held& held) {
+  if (plan_.parallelism.zero < 3 || !group_) return;
+  held.state.drop_shared();
+  held.whole = false;
+}
+
+// A microbatch's gradients are all there. Those of the last one are summed when the schedule says so.
+Status TorchKernels::end_backward(Held& held) {
+  ++held.backwards;
+  ++held.unsummed;
+  const layout::Parallelism& p = plan_.parallelism;
+  if (p.zero < 2 || !group_ || held.backwards == plan_.microbatches_of(replica_)) return {};
+  const bool round = p.zero == 2 && p.virtual_stages > 1 && held.backwards % p.pipeline == 0;
+  return p.sums_each_microbatch() || round ? scatter_gradients(held) : Status{};
+}
+
+// Each replica gets the sum of what it updates, and no gradient of the others stays.
+Status TorchKernels::scatter_gradients(Held& held) {
+  std::vector<Parameter>& parameters = held.state.module().parameters();
+  const std::vector<int32_t>& owners = held.state.owners();
+  std::vector<int64_t> sizes(static_cast<size_t>(plan_.replicas()));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].value.grad().defined())
+      return failed(
+          fmt::format("{} has no gradient: a sum before any backward pass", parameters[i].name));
+    sizes[static_cast<size_t>(owners[i])] += parameters[i].value.numel();
+  }
+  std::vector<at::Tensor> parts;
+  for (int64_t& size : sizes) {
+    parts.push_back(at::empty({size}, at::kFloat));
+    size = 0;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto owner = static_cast<size_t>(owners[i]);
+    const at::Tensor& value = parameters[i].value;
+    at::Tensor part = parts[owner].narrow(0, sizes[owner], value.numel()).view(value.sizes());
+    sizes[owner] += value.numel();
+    part.copy_(value.grad());
+    parameters[i].value.mutable_grad() = at::Tensor();
+    if (owners[i] != replica_) continue;
+    if (held.sums[i].defined()) {
+      // What was summed before is added once, to the sum of all.
+      part.add_(held.sums[i]);
+    }
+    held.sums[i] = part;
+  }
+  held.unsummed = 0;
+  TRY(group_->scatter(parts));
+  if (held.backwards < plan_.microbatches_of(replica_)) held.sharded->begin_gradients();
   return {};
 }
 
@@ -333,7 +414,9 @@ Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload
     Held& own = held(stage);
     InFlight kept = TRY(input_of(own, input, microbatch));
     at::AutoGradMode grad_mode(!own.drops);
+    TRY(need_values(own));
     TRY(run(own, microbatch, kept));
+    drop_values(own);
     Payload payload;
     if (own.last) {
       loss_sum_ += loss_of(own, kept.shards);
@@ -365,7 +448,9 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   return guarded("computing a forward pass again", [&]() -> Status {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
+    TRY(need_values(own));
     if (!kept->has_output()) TRY(run(own, microbatch, *kept));
+    drop_values(own);
     stream_->finish();
     return {};
   });
@@ -386,12 +471,14 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   } else {
     gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));
   }
+  TRY(need_values(own));
   groups_.begin_backward(own.index);
   sharded.for_each([&](int32_t shard) {
     const at::Tensor its = own.last ? gradient : sharded.hidden_of(shard, gradient);
     torch::autograd::backward({kept.shards[static_cast<size_t>(shard)].output}, {its});
   });
   own.sharded->fold();
+  drop_values(own);
   TRY(groups_.end_backward(own.index, sharded.is_cut()));
   if (groups_.are_watched()) measure_state();
   Payload payload;
@@ -406,6 +493,7 @@ Result<Payload> TorchKernels::backward(int32_t stage, int64_t microbatch, Payloa
     InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
     own.in_flight.erase(microbatch);
+    TRY(end_backward(own));
     return payload;
   });
 }
@@ -444,31 +532,49 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
     stream_->finish();
     if (groups_.are_watched()) measure_state();
     own.in_flight.erase(microbatch);
+    return end_backward(own);
+  });
+}
+
+Status TorchKernels::reduce_gradients(int32_t stage) {
+  return guarded("summing the gradients", [&]() -> Status {
+    Held& own = held(stage);
+    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
+    if (own.state.owners().empty()) return sum_whole(own);
+    if (own.unsummed > 0) TRY(scatter_gradients(own));
+    std::vector<Parameter>& parameters = own.state.module().parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      Parameter& parameter = parameters[i];
+      parameter.value.mutable_grad() = std::exchange(own.sums[i], at::Tensor());
+      if (!ties_ranks(parameter)) continue;
+      // Its other end wants it from each pipeline.
+      if (!parameter.value.grad().defined())
+        parameter.value.mutable_grad() = at::empty(parameter.value.sizes(), at::kFloat);
+      const ReplicaGroup::Owned tied{parameter.value.grad(),
+                                     static_cast<size_t>(own.state.owners()[i])};
+      TRY(group_->gather({&tied, 1}));
+    }
     return {};
   });
 }
 
 // One tensor of all gradients, which become views of it as they are copied: so no gradient is there
 // twice, and none is copied back.
-Status TorchKernels::reduce_gradients(int32_t stage) {
-  return guarded("summing the gradients", [&]() -> Status {
-    Held& own = held(stage);
-    TRY(own.state.check_gradients("sum"));
-    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
-    int64_t size = 0;
-    for (const Parameter& parameter : own.state.module().parameters())
-      size += parameter.value.numel();
-    at::Tensor all = at::empty({size}, at::kFloat);
-    int64_t begin = 0;
-    for (Parameter& parameter : own.state.module().parameters()) {
-      const int64_t end = begin + parameter.value.numel();
-      at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
-      part.copy_(parameter.value.grad());
-      parameter.value.mutable_grad() = part;
-      begin = end;
-    }
-    return group_->sum(all);
-  });
+Status TorchKernels::sum_whole(Held& own) {
+  TRY(own.state.check_gradients("sum"));
+  int64_t size = 0;
+  for (const Parameter& parameter : own.state.module().parameters())
+    size += parameter.value.numel();
+  at::Tensor all = at::empty({size}, at::kFloat);
+  int64_t begin = 0;
+  for (Parameter& parameter : own.state.module().parameters()) {
+    const int64_t end = begin + parameter.value.numel();
+    at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
+    part.copy_(parameter.value.grad());
+    parameter.value.mutable_grad() = part;
+    begin = end;
+  }
+  return group_->sum(all);
 }
 
 // The embedding of this rank's first stage, or its copy on the last one; null where there is none.
@@ -533,27 +639,45 @@ Status TorchKernels::add_tied_gradient(const Payload& theirs) {
   });
 }
 
+// In the order of replicas, so that all have the same bits.
+Result<std::optional<double>> TorchKernels::sum_of_replicas(double own) {
+  const at::Tensor each = at::full({plan_.replicas()}, own, at::kDouble);
+  std::vector<ReplicaGroup::Owned> owned;
+  for (int64_t replica = 0; replica < plan_.replicas(); ++replica)
+    owned.push_back({each.narrow(0, replica, 1), static_cast<size_t>(replica)});
+  TRY(group_->gather(owned));
+  double sum = 0;
+  for (int64_t replica = 0; replica < plan_.replicas(); ++replica)
+    sum += each.data_ptr<double>()[replica];
+  return sum;
+}
+
 // A tied embedding counts once, on the first stage.
 Result<std::optional<double>> TorchKernels::gradient_squares() {
   return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
     TRY(sum_tied_copies());
     double sum = 0;
+    bool shared = false;
     for (const Held& own : stages_) {
       TRY(own.state.check_gradients("norm"));
+      shared = shared || !own.state.owners().empty();
       for (const Parameter& parameter : own.state.module().parameters()) {
-        if (!parameter.copy) sum += update::squares(floats(parameter.value.grad().contiguous()));
+        if (parameter.copy || parameter.elsewhere) continue;
+        sum += update::squares(floats(parameter.value.grad().contiguous()));
       }
     }
-    return sum;
+    return shared && group_ ? sum_of_replicas(sum) : Result<std::optional<double>>(sum);
   });
 }
 
 // A profile of one rank has no group, and no others to hear from.
 Status TorchKernels::gather_parameters(Held& held) {
+  held.state.restore_shared();
   std::vector<ReplicaGroup::Owned> owned;
   for (const StageState::Shared& each : held.state.shared())
     owned.push_back({each.values, static_cast<size_t>(each.owner)});
   if (owned.empty() || !group_) return {};
+  held.whole = true;
   TRY(group_->gather(owned));
   held.state.module().refresh_copies();
   return {};
@@ -583,7 +707,7 @@ Status TorchKernels::update(int32_t stage) {
     const bool skips = gradient_factor_ == 0;
     TRY(settle_loss(own, skips));
     TRY(own.state.check_gradients("update"));
-    if (skips) return {};
+    if (skips) return need_values(own);
     own.state.update(
         {.learning_rate = update::learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
          .gradient_factor = gradient_factor_});
@@ -661,6 +785,10 @@ Status TorchKernels::load(const kernels::TensorSource& tensors) {
     std::optional<int64_t> step;
     const int32_t rank = plan_.rank_of(stages_.front().index, replica_);
     const auto own = state::with_suffix(tensors, kernels::parameter_suffix(plan_, rank));
+    for (Held& held : stages_) {
+      held.state.restore_shared();
+      held.whole = true;
+    }
     for (Held& held : stages_) TRY(held.state.load(own, step));
     for (Held& held : stages_) held.state.set_updates(step.value_or(0));
     return groups_.load(tensors);
