@@ -1,8 +1,14 @@
 """Tensor, sequence and context parallelism, performed: the same losses as one process, whatever else the job says."""
+import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 import unittest
 
-from program import Case, needs_torch
+from faults_test import worker_pids
+from program import BUILD, GUARD_S, Case, needs_torch
 from training_test import GPT2, pipelines_apart, tiny
 
 QWEN3 = 'qk_norm = true\nqkv_bias = true\n'
@@ -90,6 +96,27 @@ class Shards(Case):
             losses.update(self.losses(job, f"part-{number}", *(["--resume"] if number else [])))
             self.forget_checkpoints_after(until)
         self.assert_close(whole, losses, "continued")
+
+    @needs_torch
+    def test_a_killed_rank_comes_back_to_the_same_losses(self):
+        job = sharded(tiny(1, steps=120, every=10), "tensor = 2", data=2).replace("data = 2\n", "data = 2\nzero = 3\n")
+        whole = self.losses(job, "whole")
+        shutil.rmtree(self.folder / "checkpoints")
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", self.write("job.toml", job), "--out", "run", "--restarts", "3", "--json"],
+                                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
+        guard = time.monotonic() + GUARD_S
+        while not list(self.folder.glob("checkpoints/step-*/manifest.json")):
+            self.assertIsNone(launcher.poll())
+            self.assertLess(time.monotonic(), guard, "no checkpoint was written")
+            time.sleep(0.02)
+        os.kill(worker_pids(launcher.pid)[1], signal.SIGKILL)
+        answer, message = launcher.communicate(timeout=GUARD_S)
+        self.assertEqual(launcher.returncode, 0, message)
+        self.assertEqual(json.loads(answer)["restarts"], 1)
+        disturbed = self.records(self.folder / "run" / "trace.jsonl", "loss")
+        self.assertIn(120, disturbed)
+        self.assertEqual(disturbed, {step: whole[step] for step in disturbed})
 
     def forget_checkpoints_after(self, step):
         """As if the run had been stopped there."""

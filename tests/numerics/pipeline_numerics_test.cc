@@ -232,8 +232,8 @@ TEST(Kernels, RefuseByNameWhatTheyCannotCompute) {
   plan.training.recompute = model::Recompute::kSelective;
   expect(plan, "recompute = \"selective\"");
   plan = good;
-  plan.parallelism.tensor = 2;
-  expect(plan, "parallelism.tensor = 2");
+  plan.parallelism.expert = 2;
+  expect(plan, "parallelism.expert = 2");
   plan = good;
   plan.cluster.datacenters[0].device.kind = cluster::DeviceKind::kAccelerator;
   expect(plan, "cannot compute here");

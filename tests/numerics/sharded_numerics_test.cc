@@ -1,5 +1,6 @@
-// Replicas that shard the optimizer's state (ZeRO-1) against replicas that all have it: the same
-// bits, whoever goes on from whose checkpoint, and half of the moments.
+// Replicas that shard the optimizer's state (ZeRO-1), gradients (2) and parameters (3) against replicas that
+// all have them: the same bits where microbatches add up first, whoever goes on from whose checkpoint, and half
+// of the moments.
 #include <gmock/gmock.h>
 
 #include "numerics/story.h"
@@ -48,6 +49,23 @@ TEST_P(EveryShardedOptimizer, ComputesTheBitsOfUnshardedReplicas) {
   EXPECT_EQ(by_name(parts), by_name(whole));
   EXPECT_EQ(parts.digests[0], parts.digests[1]);
   EXPECT_EQ(parts.digests[2], parts.digests[3]);
+}
+
+// In a pipeline of one chunk a rank gradients are summed once, as they are without. ZeRO-3 sums each microbatch,
+// and rounds otherwise.
+TEST(Sharded, GradientsAndParametersTooGiveTheSame) {
+  plan::Plan plan = tiny_plan(2, 2);
+  plan.model.tied_embeddings = true;
+  const Story whole = train(sharded(plan, 0)), gradients = train(sharded(plan, 2));
+  EXPECT_EQ(gradients.losses, whole.losses);
+  EXPECT_EQ(by_name(gradients), by_name(whole));
+  const Story parameters = train(sharded(plan, 3));
+  for (const auto& [step, loss] : whole.losses)
+    EXPECT_NEAR(parameters.losses.at(step) / loss, 1, 1e-6) << step;
+  EXPECT_EQ(parameters.digests[0], parameters.digests[1]);
+  const Story first = train(with_steps(sharded(plan, 3), 3));
+  const Story rest = train(sharded(plan, 3), {.checkpoint = first.checkpoint, .first = 4});
+  EXPECT_EQ(by_name(rest), by_name(parameters));
 }
 
 TEST(Sharded, EveryOneContinuesFromTheCheckpointsOfTheOthers) {
@@ -99,6 +117,8 @@ TEST(Sharded, TheStateTakesWhatTheLawSays) {
   // 4 of weights, 4 of gradients, 8 of moments for half of them.
   EXPECT_EQ(wide.state_bytes[0], 8 * kAll + 8 * kAll / 2);
   EXPECT_EQ(wide.state_bytes[1], wide.state_bytes[0]);
+  // At most, when the gradients of a microbatch are whole and not sent yet: these, and half of all else.
+  EXPECT_EQ(train(sharded(plan, 3)).state_bytes[0], 4 * kAll + (4 + 4 + 8) * kAll / 2);
 
   // Law: 2 of copies, 4 of gradients, 12 of weights and moments for half of them.
   const Story narrow = train(sharded(narrowed(plan), 1));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "perform/kernels/messenger.h"
@@ -146,7 +147,7 @@ class TorchKernels : public kernels::Kernels {
   Parameter* tied(int32_t stage);
   Result<Parameter*> own_end();
   Status sum_tied_copies();
-  Result<std::optional<double>> sum_of_replicas(double own);
+  Status exchange(std::span<double> numbers, std::span<const int32_t> owners);
   Status gather_parameters(Held& held);
   Status need_values(Held& held);
   void drop_values(Held& held);
@@ -343,6 +344,7 @@ Status TorchKernels::end_backward(Held& held) {
 
 // Each replica gets the sum of what it updates, and no gradient of the others stays.
 Status TorchKernels::scatter_gradients(Held& held) {
+  measure_state();
   std::vector<Parameter>& parameters = held.state.module().parameters();
   const std::vector<int32_t>& owners = held.state.owners();
   std::vector<int64_t> sizes(static_cast<size_t>(plan_.replicas()));
@@ -539,8 +541,8 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
 Status TorchKernels::reduce_gradients(int32_t stage) {
   return guarded("summing the gradients", [&]() -> Status {
     Held& own = held(stage);
-    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
     if (own.state.owners().empty()) return sum_whole(own);
+    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
     if (own.unsummed > 0) TRY(scatter_gradients(own));
     std::vector<Parameter>& parameters = own.state.module().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -562,6 +564,7 @@ Status TorchKernels::reduce_gradients(int32_t stage) {
 // twice, and none is copied back.
 Status TorchKernels::sum_whole(Held& own) {
   TRY(own.state.check_gradients("sum"));
+  if (!group_) return failed(fmt::format("stage {} has not joined its replicas", own.index));
   int64_t size = 0;
   for (const Parameter& parameter : own.state.module().parameters())
     size += parameter.value.numel();
@@ -639,35 +642,51 @@ Status TorchKernels::add_tied_gradient(const Payload& theirs) {
   });
 }
 
-// In the order of replicas, so that all have the same bits.
-Result<std::optional<double>> TorchKernels::sum_of_replicas(double own) {
-  const at::Tensor each = at::full({plan_.replicas()}, own, at::kDouble);
-  std::vector<ReplicaGroup::Owned> owned;
-  for (int64_t replica = 0; replica < plan_.replicas(); ++replica)
-    owned.push_back({each.narrow(0, replica, 1), static_cast<size_t>(replica)});
-  TRY(group_->gather(owned));
-  double sum = 0;
-  for (int64_t replica = 0; replica < plan_.replicas(); ++replica)
-    sum += each.data_ptr<double>()[replica];
-  return sum;
-}
-
-// A tied embedding counts once, on the first stage.
+// A tied embedding counts once, on the first stage. Squares add up parameter by parameter, whoever has them, so
+// that all replicas have the same bits, and the bits of replicas that share out nothing.
 Result<std::optional<double>> TorchKernels::gradient_squares() {
   return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
     TRY(sum_tied_copies());
-    double sum = 0;
-    bool shared = false;
+    std::vector<double> squares;
+    std::vector<int32_t> owners;
     for (const Held& own : stages_) {
       TRY(own.state.check_gradients("norm"));
-      shared = shared || !own.state.owners().empty();
-      for (const Parameter& parameter : own.state.module().parameters()) {
-        if (parameter.copy || parameter.elsewhere) continue;
-        sum += update::squares(floats(parameter.value.grad().contiguous()));
+      const std::vector<Parameter>& parameters = own.state.module().parameters();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        const Parameter& parameter = parameters[i];
+        if (parameter.copy) continue;
+        owners.push_back(own.state.owners().empty() ? replica_ : own.state.owners()[i]);
+        squares.push_back(
+            parameter.elsewhere ? 0 : update::squares(floats(parameter.value.grad().contiguous())));
       }
     }
-    return shared && group_ ? sum_of_replicas(sum) : Result<std::optional<double>>(sum);
+    if (group_ && kernels::shards_optimizer(plan_)) TRY(exchange(squares, owners));
+    return std::accumulate(squares.begin(), squares.end(), 0.0);
   });
+}
+
+// Each number becomes that of the replica that owns it.
+Status TorchKernels::exchange(std::span<double> numbers, std::span<const int32_t> owners) {
+  std::vector<ReplicaGroup::Owned> owned;
+  for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
+    const auto count = std::count(owners.begin(), owners.end(), replica);
+    owned.push_back({at::zeros({count}, at::kDouble), static_cast<size_t>(replica)});
+  }
+  const auto for_each = [&](const auto& call) {
+    std::vector<size_t> next(owned.size());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const auto owner = static_cast<size_t>(owners[i]);
+      call(numbers[i], owned[owner].values.data_ptr<double>()[next[owner]++]);
+    }
+  };
+  for_each([](double number, double& there) { there = number; });
+  std::vector<ReplicaGroup::Owned> there_are;
+  for (const ReplicaGroup::Owned& each : owned) {
+    if (each.values.numel() > 0) there_are.push_back(each);
+  }
+  TRY(group_->gather(there_are));
+  for_each([](double& number, double there) { number = there; });
+  return {};
 }
 
 // A profile of one rank has no group, and no others to hear from.
@@ -685,7 +704,11 @@ Status TorchKernels::gather_parameters(Held& held) {
 
 void TorchKernels::measure_state() {
   int64_t bytes = 0;
-  for (const Held& each : stages_) bytes += each.state.bytes() + each.sharded->bytes();
+  for (const Held& each : stages_) {
+    bytes += each.state.bytes() + each.sharded->bytes();
+    for (const at::Tensor& sum : each.sums)
+      bytes += sum.defined() ? static_cast<int64_t>(sum.nbytes()) : 0;
+  }
   state_bytes_ = std::max(state_bytes_, bytes);
 }
 
