@@ -108,9 +108,22 @@ class RandomSystem {
     return out;
   }
 
+  // Groups laid over their dimensions, in place of pairs: parts of some of them.
+  void add_hierarchical_groups() {
+    settings.groups = GroupShape::kHierarchical;
+    mixed = true;
+    for (const network::Dimension& dimension : dimensions) {
+      parts_.push_back(pick<int32_t>({1, 2, dimension.npus, dimension.npus}));
+    }
+  }
+
   // Pairs of ranks, in either order, for half of the collectives.
   chakra::CommGroups groups(int32_t npus) const {
     chakra::CommGroups out;
+    if (!parts_.empty()) {
+      for (int32_t rank = 0; rank < npus; ++rank) out[group_of(rank)].push_back(rank);
+      return out;
+    }
     for (int32_t first = 0; first < npus; first += 2) {
       out[std::to_string(1 + first / 2)] = {first + first / 2 % 2, first + 1 - first / 2 % 2};
     }
@@ -132,9 +145,24 @@ class RandomSystem {
  private:
   Random random_;
 
+  // Along each dimension so many NPUs next to each other.
+  std::vector<int32_t> parts_;
+
+  std::string group_of(int32_t rank) const {
+    if (parts_.empty()) return std::to_string(1 + rank / 2);
+    int32_t group = 0, scale = 1;
+    for (size_t d = 0; d < parts_.size(); ++d) {
+      const int32_t size = dimensions[d].npus;
+      group += rank % size / parts_[d] * scale;
+      scale *= size / parts_[d];
+      rank /= size;
+    }
+    return std::to_string(1 + group);
+  }
+
   void add_groups_and_messages(graph::Graph& graph, int32_t npus) const {
     for (graph::Node& node : graph.nodes) {
-      if (node.id % 2 == 0) node.details.edit().pg_name = std::to_string(1 + graph.rank / 2);
+      if (node.id % 2 == 0) node.details.edit().pg_name = group_of(graph.rank);
     }
     graph::Node send, receive;
     send.type = graph::NodeType::kSend;
@@ -169,11 +197,12 @@ struct Counts {
   int collapsed = 0, several = 0, finished = 0;
 };
 
-Counts expect_agreement(uint64_t seeds, bool more) {
+Counts expect_agreement(uint64_t seeds, bool more, bool laid_out = false) {
   Counts counts;
   const auto compare = [&](uint64_t seed) {
     RandomSystem system(seed);
     if (more) system.add_more();
+    if (laid_out) system.add_hierarchical_groups();
     const auto topology = network::Topology::create(system.dimensions);
     ASSERT_TRUE(topology);
     const auto workload =
@@ -238,6 +267,12 @@ TEST(AstraWays, AgreeWithMemoryThemisAndSwitchesThatReduce) {
   const Counts counts = expect_agreement(200, true);
   EXPECT_GT(counts.finished, 160);
   EXPECT_GT(counts.collapsed, 40);
+}
+
+TEST(AstraWays, AgreeWithHierarchicalGroups) {
+  const Counts counts = expect_agreement(300, true, true);
+  EXPECT_GT(counts.finished, 200);
+  EXPECT_GT(counts.several, 10);
 }
 
 // With the host at work and computations by roofline: the causes add up to the end, and what has no

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "predict/network/group_layout.h"
 
 namespace tombolo::astra {
 namespace {
@@ -60,10 +61,15 @@ class Refinement {
   size_t count() const { return std::set<uint64_t>(colors_.begin(), colors_.end()).size(); }
 
   uint64_t distance(int32_t from, int32_t to) const {
-    const size_t d = topology_.first_difference(from, to);
-    const int32_t hops =
-        topology_.hops(d, topology_.coordinate(from, d), topology_.coordinate(to, d));
-    return 1 + mix(d, static_cast<uint64_t>(hops));
+    uint64_t out = 0;
+    for (size_t d = topology_.first_difference(from, to); d < topology_.dimensions(); ++d) {
+      const int32_t here = topology_.coordinate(from, d), there = topology_.coordinate(to, d);
+      if (here == there) continue;
+      const auto hops = static_cast<uint64_t>(topology_.hops(d, here, there));
+      out = out == 0 ? 1 + mix(d, hops) : mix(out, mix(d, hops));
+      if (!hierarchical(settings_)) break;
+    }
+    return out;
   }
 
   bool is_whole(const Group& group) const {
@@ -72,6 +78,40 @@ class Refinement {
 
   Links links_of(const Group& group) const {
     if (is_whole(group) || group.ranks.size() == 1) return {};  // along dimensions, or none
+    if (!hierarchical(settings_)) return links_of_ring(group);
+    const auto layout = network::lay_out(group.ranks, topology_);
+    if (!layout) return links_of_ring(group);
+    const Links laid = links_of(group, *layout);
+    if (!some_in_one_dimension()) return laid;
+    const Links flat = links_of_ring(group);
+    return {laid.alike && flat.alike, mix(laid.hash, flat.hash)};
+  }
+
+  Links links_of(const Group& group, const network::GroupLayout& layout) const {
+    Links out{true, group.ranks.size()};
+    for (const network::GroupSpan& span : layout) {
+      out.alike &= network::alike(span, topology_);
+      out.hash = mix(mix(out.hash, span.dimension), static_cast<uint64_t>(span.members));
+      for (const int32_t place : span.places)
+        out.hash = mix(out.hash, static_cast<uint64_t>(place));
+    }
+    // Places in a group tell where its members stand, if they are in order.
+    if (std::is_sorted(group.ranks.begin(), group.ranks.end())) return out;
+    for (const int32_t rank : group.ranks) {
+      out.hash = mix(out.hash, static_cast<uint64_t>(rank - group.lowest()));
+    }
+    return out;
+  }
+
+  bool some_in_one_dimension() const {
+    return std::any_of(
+        settings_.algorithms.begin(), settings_.algorithms.end(), [](const auto& entry) {
+          return std::any_of(entry.second.begin(), entry.second.end(),
+                             [](const auto& choice) { return choice.one_dimension; });
+        });
+  }
+
+  Links links_of_ring(const Group& group) const {
     const size_t n = group.ranks.size();
     const uint64_t first = distance(group.ranks[0], group.ranks[1]);
     const bool neighbours = neighbours_only();
@@ -94,6 +134,7 @@ class Refinement {
 
   // Whether groups run nothing but rings.
   bool neighbours_only() const {
+    if (hierarchical(settings_)) return false;
     return std::all_of(
         settings_.algorithms.begin(), settings_.algorithms.end(), [](const auto& entry) {
           return entry.second.size() > 1 || entry.second[0].algorithm == network::Algorithm::kRing;
@@ -107,8 +148,9 @@ class Refinement {
     if (topology_.dimension(d).block == network::Block::kRing) return false;
     std::set<int32_t> coordinates;
     for (const int32_t rank : group.ranks) {
-      for (size_t before = 0; before < d; ++before) {
-        if (topology_.coordinate(rank, before) != topology_.coordinate(group.ranks[0], before)) {
+      for (size_t other = 0; other < topology_.dimensions(); ++other) {
+        if (other == d || (other > d && !hierarchical(settings_))) continue;
+        if (topology_.coordinate(rank, other) != topology_.coordinate(group.ranks[0], other)) {
           return false;
         }
       }

@@ -10,19 +10,30 @@ namespace tombolo::astra {
 using graph::CollectiveType;
 
 void AstraMachine::start_collective(int32_t r, uint32_t n) {
-  Rank& rank = ranks_[static_cast<size_t>(r)];
-  const Program::Node& node = rank.program->nodes[n];
+  const Program::Node& node = ranks_[static_cast<size_t>(r)].program->nodes[n];
   if (node.collective == CollectiveType::kBroadcast) {  // ASTRA-sim replays it
     return alarms_.set(r, now() + SimDuration{node.replay_ns}, {kNodeDone, n});
   }
+  if (!settings_->startup.empty() && node.custom == nullptr) {
+    const int64_t startup = planner_.startup(layout_of(node.group));
+    if (startup > 0) return alarms_.set(r, now() + SimDuration{startup}, {kStartedUp, n});
+  }
+  launch(r, n);
+}
+
+void AstraMachine::launch(int32_t r, uint32_t n) {
+  Rank& rank = ranks_[static_cast<size_t>(r)];
+  const Program::Node& node = rank.program->nodes[n];
   const std::vector<const ChunkPlan*> custom{&custom_plan_};
   const std::vector<const ChunkPlan*>* plans = &custom;
   if (node.custom == nullptr) {
-    CollectivePlanner::Question question{node.collective, node.bytes, node.involved_dims, 0, {}};
+    CollectivePlanner::Question question{
+        node.collective, node.bytes, node.involved_dims, 0, {}, -1};
     if (node.group >= 0) {
       question.group_size =
           static_cast<int32_t>(workload_->groups[static_cast<size_t>(node.group)].ranks.size());
     }
+    question.layout = layout_of(node.group);
     const auto planned =
         planner_.plan(question, rotations_[rotations_.size() == 1 ? 0 : static_cast<size_t>(r)]);
     if (!planned) {
@@ -38,6 +49,18 @@ void AstraMachine::start_collective(int32_t r, uint32_t n) {
   const int32_t priority = rank.priority;
   for (const ChunkPlan* plan : *plans)
     proceed(new_chunk(r, node.group, collective, priority, plan));
+}
+
+int32_t AstraMachine::layout_of(int32_t group) {
+  if (!hierarchical(*settings_)) return -1;
+  if (group < 0) return planner_.layout_of_all();
+  std::optional<int32_t>& known = layouts_[static_cast<size_t>(group)];
+  if (!known) {
+    const std::vector<int32_t>& ranks = workload_->groups[static_cast<size_t>(group)].ranks;
+    known = planner_.layout_of(ranks);
+    if (*known < 0) scattered_groups_.try_emplace(ranks.size(), ranks);
+  }
+  return *known;
 }
 
 void AstraMachine::set_priority(Rank& rank, const Program::Node& node) {

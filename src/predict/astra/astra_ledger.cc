@@ -163,7 +163,12 @@ const std::vector<AstraLedger::Load>& AstraLedger::loads_of(const Phase& told, i
   const Group* group =
       shared.any_ranks ? &cast_.workload->groups[static_cast<size_t>(told.group)] : nullptr;
   int32_t member = shared.whole ? npu : group ? group->position(npu) : 0;
-  if (along && !shared.phase.symmetric()) member = net.coordinate(npu, shared.dimension);
+  if (along && (!shared.phase.symmetric() || !shared.places.empty())) {
+    const int32_t lowest =
+        told.group < 0 ? 0 : cast_.workload->groups[static_cast<size_t>(told.group)].lowest();
+    member = shared.member_at(net.coordinate(npu, shared.dimension) -
+                              net.coordinate(lowest, shared.dimension));
+  }
   const PhaseOfGroup asked{told.shared, group ? told.group : -1};
   if (latest_loads_ == nullptr || latest_ != asked) {
     latest_ = asked;
@@ -178,20 +183,22 @@ const std::vector<AstraLedger::Load>& AstraLedger::loads_of(const Phase& told, i
   };
   loads.resize(1);  // what sends nothing is known, too
   for_each_send(shared.phase, member, [&](int32_t to, int64_t bytes) {
-    size_t d = shared.dimension;
-    int32_t hops = 0;
+    const auto add = [&](size_t d, int32_t hops) {
+      auto load = std::find_if(loads.begin(), loads.end(),
+                               [&](const Load& other) { return other.dimension == d; });
+      if (load == loads.end()) load = loads.insert(load, {d, {}});
+      load->sent.bytes += bytes;
+      load->sent.carried += bytes * hops;
+    };
     if (along) {
-      hops = links(d, member, to);
-    } else {
-      if (group) to = group->ranks[static_cast<size_t>(to)];
-      d = net.first_difference(npu, to);
-      hops = links(d, net.coordinate(npu, d), net.coordinate(to, d));
+      return add(shared.dimension, links(shared.dimension, shared.place(member), shared.place(to)));
     }
-    auto load = std::find_if(loads.begin(), loads.end(),
-                             [&](const Load& other) { return other.dimension == d; });
-    if (load == loads.end()) load = loads.insert(load, {d, {}});
-    load->sent.bytes += bytes;
-    load->sent.carried += bytes * hops;
+    if (group) to = group->ranks[static_cast<size_t>(to)];
+    for (size_t d = net.first_difference(npu, to); d < net.dimensions(); ++d) {
+      const int32_t here = net.coordinate(npu, d), there = net.coordinate(to, d);
+      if (here != there) add(d, links(d, here, there));
+      if (!hierarchical(*cast_.settings)) break;
+    }
   });
   return loads;
 }

@@ -34,6 +34,7 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
                                                    : workload.programs.size())),
       routes_(topology),
       ranks_(options.classes ? options.classes->first.size() : workload.programs.size()),
+      layouts_(workload.groups.size()),
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
   CHECK(!options.classes ||
             (options.whole_phases && !options.rendezvous && options.law == NetworkLaw::kAnalytical),
@@ -142,6 +143,7 @@ Result<MachineReport> AstraMachine::run() {
   out.themis_in_vain = settings_->dimension_order == network::DimensionScheduling::kThemis &&
                        !planner_.chose_orders();
   out.short_lists.assign(planner_.short_lists().begin(), planner_.short_lists().end());
+  out.scattered_groups = std::move(scattered_groups_);
   return out;
 }
 
@@ -295,6 +297,8 @@ void AstraMachine::ring(int32_t rank, const Alarm& alarm) {
   switch (alarm.kind) {
     case kNodeDone:
       return done(rank, alarm.subject);
+    case kStartedUp:
+      return launch(rank, alarm.subject);
     case kPhaseOver:
       return proceed(alarm.subject);
     case kCustomDone:

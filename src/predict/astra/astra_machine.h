@@ -95,6 +95,9 @@ struct MachineReport {
   std::string fingerprint;
   bool themis_in_vain = false;  // asked for, and no collective goes through several dimensions
   std::vector<graph::CollectiveType> short_lists = {};  // CollectivePlanner::short_lists
+  // With hierarchical groups, of those that are rings for all that (network/group_layout.h): one
+  // for each number of ranks.
+  std::map<size_t, std::vector<int32_t>> scattered_groups = {};
 };
 
 class AstraMachine {
@@ -129,6 +132,7 @@ class AstraMachine {
   };
   enum AlarmKind : uint32_t {
     kNodeDone,
+    kStartedUp,
     kBusDone,
     kMessageReady,
     kPhaseOver,
@@ -248,6 +252,8 @@ class AstraMachine {
   };
 
   void start_collective(int32_t rank, uint32_t node);
+  void launch(int32_t rank, uint32_t node);  // its chunks
+  int32_t layout_of(int32_t group);
   uint32_t new_collective(int32_t rank, uint32_t node, size_t chunks);
   void set_priority(Rank& rank, const Program::Node& node);
   uint32_t new_chunk(int32_t rank, int32_t group, uint32_t collective, int32_t priority,
@@ -270,6 +276,7 @@ class AstraMachine {
   uint32_t running_phase(uint32_t chunk, int32_t& member);
   int32_t rank_of(const RunningPhase& running, int32_t member) const;
   network::PhaseCosts costs_of(const RunningPhase& running) const;
+  SimDuration bus_of(const SharedPhase& shared) const;
   // As a whole.
   const std::vector<network::MemberEnd>& ends_if_together(const RunningPhase& running);
   void work_out(uint32_t running);
@@ -405,6 +412,9 @@ class AstraMachine {
   std::unique_ptr<network::LinkQueues> links_;  // under `congestion`
   std::unique_ptr<FluidLinks> fluid_;           // under `fluid`
   std::vector<Rank> ranks_;
+  // Per group: its layout, once asked for.
+  std::vector<std::optional<int32_t>> layouts_;
+  std::map<size_t, std::vector<int32_t>> scattered_groups_;
   std::vector<Rotation> rotations_;  // per rank, or one where none ever changes
   std::vector<Queue> queues_;        // per rank and queue
   std::vector<Collective> collectives_;

@@ -84,15 +84,24 @@ void AstraMachine::met(const Party& receiver) const {
 void AstraMachine::carry(uint32_t id) {
   const Message& message = messages_[id];
   if (options_.law == NetworkLaw::kAnalytical) {
-    const SimTime end = now() + topology_->delay(message.from, message.to, message.bytes);
+    const bool all = hierarchical(*settings_);
+    const SimDuration delay =
+        all ? topology_->delay_through_all(message.from, message.to, message.bytes)
+            : topology_->delay(message.from, message.to, message.bytes);
+    const SimTime end = now() + delay;
     // Where phases are worked out as a whole observers hear of no message of any.
     const bool told = !options_.whole_phases || message.running == kNone;
     if (told && !options_.observers.empty()) {
-      const size_t d = topology_->first_difference(message.from, message.to);
-      const bool by_switch = topology_->dimension(d).block == network::Block::kSwitch;
-      const int32_t hops = topology_->hops(d, topology_->coordinate(message.from, d),
-                                           topology_->coordinate(message.to, d));
-      tell_hop(message, message.at, d, by_switch ? 1 : hops, now(), end);
+      for (size_t d = topology_->first_difference(message.from, message.to);
+           d < topology_->dimensions(); ++d) {
+        const int32_t here = topology_->coordinate(message.from, d);
+        const int32_t there = topology_->coordinate(message.to, d);
+        if (here == there) continue;
+        const bool by_switch = topology_->dimension(d).block == network::Block::kSwitch;
+        tell_hop(message, message.at, d, by_switch ? 1 : topology_->hops(d, here, there), now(),
+                 end);
+        if (!all) break;
+      }
     }
     queue_.push(end, kArrived, id);
     return;

@@ -26,16 +26,25 @@ int32_t AstraMachine::rank_of(const RunningPhase& running, int32_t member) const
   if (running.shared->any_ranks) {
     return workload_->groups[static_cast<size_t>(running.group)].ranks[static_cast<size_t>(member)];
   }
-  const int32_t stride = running.shared->whole ? 1 : topology_->stride(running.shared->dimension);
-  return running.first_rank + member * stride;
+  if (running.shared->whole) return running.first_rank + member;
+  return running.first_rank +
+         running.shared->place(member) * topology_->stride(running.shared->dimension);
+}
+
+// Within a group's one ring ASTRA-sim takes a delay of its own.
+SimDuration AstraMachine::bus_of(const SharedPhase& shared) const {
+  return SimDuration{shared.any_ranks && !hierarchical(*settings_) ? 10
+                                                                   : settings_->endpoint_delay};
 }
 
 network::PhaseCosts AstraMachine::costs_of(const RunningPhase& running) const {
   network::PhaseCosts costs;
   costs.topology = topology_;
   costs.dimension = running.shared->dimension;
+  costs.places = running.shared->places;
   costs.all_npus = running.shared->whole;
-  costs.bus = SimDuration{running.shared->any_ranks ? 10 : settings_->endpoint_delay};
+  costs.through_all = hierarchical(*settings_);
+  costs.bus = bus_of(*running.shared);
   costs.memory_bytes_per_ns = settings_->memory_bandwidth;
   if (running.shared->any_ranks) {
     costs.ranks = workload_->groups[static_cast<size_t>(running.group)].ranks;
@@ -55,8 +64,21 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   } else if (shared->whole) {
     member = chunk.rank;
   } else {
-    member = topology_->coordinate(chunk.rank, shared->dimension);
-    first_rank = chunk.rank - member * topology_->stride(shared->dimension);
+    // Along a dimension, in the group that is simulated for its own.
+    int32_t npu = npu_of(chunk.rank);
+    int32_t first = 0;  // place
+    if (group >= 0) {
+      const auto& groups = workload_->groups;
+      const Group& played = groups[static_cast<size_t>(group)];
+      if (group != chunk.group) {
+        const int32_t position = groups[static_cast<size_t>(chunk.group)].position(npu);
+        npu = played.ranks[static_cast<size_t>(position)];
+      }
+      first = topology_->coordinate(played.lowest(), shared->dimension);
+    }
+    const int32_t place = topology_->coordinate(npu, shared->dimension) - first;
+    member = shared->member_at(place);
+    first_rank = npu - place * topology_->stride(shared->dimension);
   }
   const PhaseKey key{static_cast<uint64_t>(group + 1) << 32 | chunk.number,
                      static_cast<uint64_t>(p) << 32 | static_cast<uint32_t>(first_rank)};
@@ -248,9 +270,8 @@ uint32_t AstraMachine::new_phase_message(uint32_t running, int32_t from, int32_t
 
 void AstraMachine::Player::insert(int32_t member, int64_t bytes, bool reduces) {
   const RunningPhase& phase = machine.running_[running];
-  const int64_t bus = phase.shared->any_ranks ? 10 : machine.settings_->endpoint_delay;
   machine.alarms_.set(
-      machine.rank_of(phase, member), machine.now() + SimDuration{bus},
+      machine.rank_of(phase, member), machine.now() + machine.bus_of(*phase.shared),
       {reduces ? kBusDone : kMessageReady, running, static_cast<uint32_t>(member), bytes});
 }
 

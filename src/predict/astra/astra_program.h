@@ -69,6 +69,7 @@ class Group {
   int64_t id = 0;
   std::vector<int32_t> ranks;            // in the order of the file, which is the order of its ring
   int32_t position(int32_t rank) const;  // in `ranks`; -1: not a member
+  int32_t lowest() const { return sorted_[0].first; }
   bool operator==(const Group& other) const { return id == other.id && ranks == other.ranks; }
 
  private:

@@ -135,6 +135,7 @@ Result<AstraSystem> read_astra_system(const AstraOptions& options) {
 Result<AstraSystem> make_astra_system(network::Topology topology, SystemSettings settings,
                                       const AstraOptions& options) {
   network::ExpandedMemory memory = TRY(read_memory(options.remote_memory, topology.npus()));
+  settings.groups = options.groups;
   settings.endpoint_delay = static_cast<int64_t>(
       std::trunc(static_cast<double>(settings.endpoint_delay) * options.injection_scale));
   return AstraSystem{std::move(topology), std::move(settings), std::move(memory)};

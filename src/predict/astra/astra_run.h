@@ -22,6 +22,7 @@ struct AstraOptions {
   std::string network;
   std::string remote_memory;  // empty: there is none
   MachineOptions machine;
+  GroupShape groups = GroupShape::kRing;
   bool collapse = true;        // one rank for each class of equal ranks, where that is exact
   double injection_scale = 1;  // of the endpoint delay
 };

@@ -37,7 +37,21 @@ constexpr auto enum_names(AllReduceShape) {
        {AllReduceShape::kLocalBandwidthAware, "localBWAware"}});
 }
 
+// What becomes of ranks that differ in several dimensions. kRing, as in ASTRA-sim: a group smaller
+// than the system is one ring in the order of its ranks, and of a message the first dimension alone
+// counts. kHierarchical, ours: a group's collectives go from dimension to dimension
+// (network/group_layout.h), and messages pass all of them. An option, not a key of the file.
+enum class GroupShape : uint8_t { kRing, kHierarchical };
+constexpr auto enum_names(GroupShape) {
+  return std::to_array<EnumName<GroupShape>>(
+      {{GroupShape::kRing, "ring"}, {GroupShape::kHierarchical, "hierarchical"}});
+}
+
 struct SystemSettings {
+  GroupShape groups = GroupShape::kRing;
+  // With hierarchical groups, ns before the chunks of a collective begin, by the last dimension that
+  // it spans: launches, synchronisation. Empty: none. No key of the file.
+  std::vector<int64_t> startup;
   CollectiveOrder order = CollectiveOrder::kLastFirst;
   AllReduceShape all_reduce_shape = AllReduceShape::kBaseline;
   // Themis: the order of dimensions of each chunk, and whether the smallest of those that wait for
@@ -59,6 +73,10 @@ struct SystemSettings {
   std::map<graph::CollectiveType, std::string> custom;
   std::map<int64_t, std::string> custom_of_node;
 };
+
+inline bool hierarchical(const SystemSettings& settings) {
+  return settings.groups == GroupShape::kHierarchical;
+}
 
 Result<SystemSettings> read_system(const std::string& path);
 Result<SystemSettings> parse_system(const std::string& text, const std::string& name);

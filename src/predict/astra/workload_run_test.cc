@@ -106,6 +106,16 @@ class Draw {
           graph::CollectiveType::kReduceScatter, graph::CollectiveType::kAllToAll}) {
       s.algorithms[kind].assign(out.dimensions.size(), *network::parse_algorithm(algorithm));
     }
+    if (pick({true, false})) return;
+    s.groups = GroupShape::kHierarchical;
+    s.all_reduce_shape = pick({AllReduceShape::kBaseline, AllReduceShape::kLocalBandwidthAware});
+    for (auto& [kind, choices] : s.algorithms) {
+      for (network::AlgorithmChoice& choice : choices) {
+        choice = *network::parse_algorithm(pick<const char*>({"ring", "direct", "direct1"}));
+      }
+    }
+    if (pick({true, false, false})) s.dimension_order = network::DimensionScheduling::kThemis;
+    if (pick({true, false, false})) s.chunk_choice = network::ChunkChoice::kSmallest;
   }
 };
 

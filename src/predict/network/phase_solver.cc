@@ -188,10 +188,18 @@ class SmallQueue {
 }  // namespace
 
 SimDuration PhaseCosts::transfer(int32_t from, int32_t to, int64_t bytes) const {
-  if (!ranks.empty()) {
-    return topology->delay(ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)], bytes);
+  if (!ranks.empty() || all_npus) {
+    if (!ranks.empty()) {
+      from = ranks[static_cast<size_t>(from)];
+      to = ranks[static_cast<size_t>(to)];
+    }
+    return through_all ? topology->delay_through_all(from, to, bytes)
+                       : topology->delay(from, to, bytes);
   }
-  if (all_npus) return topology->delay(from, to, bytes);
+  if (!places.empty()) {
+    from = places[static_cast<size_t>(from)];
+    to = places[static_cast<size_t>(to)];
+  }
   return topology->delay(dimension, topology->hops(dimension, from, to), bytes);
 }
 

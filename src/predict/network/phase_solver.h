@@ -24,11 +24,13 @@ namespace tombolo::network {
 // What a step costs. All NPUs are alike.
 struct PhaseCosts {
   const Topology* topology = nullptr;
-  size_t dimension = 0;            // that the members lie along
-  bool all_npus = false;           // or member m is NPU m
-  std::span<const int32_t> ranks;  // or ranks[m]
-  SimDuration bus;                 // from a message's insertion until it is ready
-  double memory_bytes_per_ns = 0;  // 0: reductions take no time
+  size_t dimension = 0;             // that the members lie along
+  std::span<const int32_t> places;  // where along it, from the first; empty: all of it
+  bool all_npus = false;            // or member m is NPU m
+  std::span<const int32_t> ranks;   // or ranks[m]
+  bool through_all = false;         // of these two: messages pass every dimension, not the first
+  SimDuration bus;                  // from a message's insertion until it is ready
+  double memory_bytes_per_ns = 0;   // 0: reductions take no time
 
   SimDuration transfer(int32_t from, int32_t to, int64_t bytes) const;
   // Two reads and one write, each cut off to a nanosecond.

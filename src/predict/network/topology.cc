@@ -96,6 +96,17 @@ SimDuration Topology::delay(int32_t from, int32_t to, int64_t bytes) const {
   return delay(d, hops(d, coordinate(from, d), coordinate(to, d)), bytes);
 }
 
+SimDuration Topology::delay_through_all(int32_t from, int32_t to, int64_t bytes) const {
+  double latency = 0, slowest = 0;
+  for (size_t d = 0; d < shape_.size(); ++d) {
+    const int32_t here = coordinate(from, d), there = coordinate(to, d);
+    if (here == there) continue;
+    latency += hops(d, here, there) * shape_[d].dimension.latency;
+    slowest = std::max(slowest, static_cast<double>(bytes) / shape_[d].bytes_per_ns);
+  }
+  return floor_ns(latency + slowest);
+}
+
 SimDuration Topology::serialization(size_t d, int64_t bytes) const {
   return floor_ns(static_cast<double>(bytes) / shape_[d].bytes_per_ns);
 }

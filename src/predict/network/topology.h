@@ -68,6 +68,9 @@ class Topology {
   // Law `analytical`, along one dimension and between any two NPUs.
   SimDuration delay(size_t d, int32_t hops, int64_t bytes) const;
   SimDuration delay(int32_t from, int32_t to, int64_t bytes) const;
+  // Ours, where every dimension counts: latencies of all in which they differ, and the thinnest of
+  // their links.
+  SimDuration delay_through_all(int32_t from, int32_t to, int64_t bytes) const;
 
   // Of one link: how long it is busy with a message, and when that has arrived at the other end.
   SimDuration serialization(size_t d, int64_t bytes) const;
