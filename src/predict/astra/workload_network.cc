@@ -1,5 +1,8 @@
+#include <cmath>
+
 #include "base/check.h"
 #include "predict/astra/workload_run.h"
+#include "predict/cost/constants.h"
 
 namespace tombolo::astra {
 namespace {
@@ -7,9 +10,10 @@ namespace {
 using network::Dimension;
 
 template <typename Fabric>
-Dimension switched(const Fabric& fabric, int64_t npus) {
+Dimension switched(const Fabric& fabric, const cost::FabricConstants& reached, int64_t npus) {
   return {network::Block::kSwitch, static_cast<int32_t>(npus),
-          fabric.bandwidth.value / (int64_t{1} << 30), fabric.latency.value * 1e9 / 2};
+          fabric.bandwidth.value * reached.efficiency / (int64_t{1} << 30),
+          fabric.latency.value * 1e9 / 2};
 }
 
 }  // namespace
@@ -23,21 +27,28 @@ Result<network::Topology> network_of(const plan::Job& job, int32_t ranks) {
                     hint);
   }
   const cluster::Datacenter& here = job.cluster.datacenters.front();
+  const cost::Constants constants = TRY(cost::find_constants(here, job.training.stack));
+  const auto inside = [&](int64_t npus) {
+    return switched(here.scale_up, constants.scale_up, npus);
+  };
+  const auto outside = [&](int64_t npus) {
+    return switched(here.scale_out, constants.scale_out, npus);
+  };
   const int64_t domain = here.scale_up.domain;
-  if (ranks <= domain) return network::Topology::create({switched(here.scale_up, ranks)});
+  if (ranks <= domain) return network::Topology::create({inside(ranks)});
   if (ranks % domain != 0) {
     return unusable(
         fmt::format("scale_up.domain = {}: {} ranks leave a domain partly empty", domain, ranks),
         hint);
   }
-  if (domain == 1) return network::Topology::create({switched(here.scale_out, ranks)});
-  return network::Topology::create(
-      {switched(here.scale_up, domain), switched(here.scale_out, ranks / domain)});
+  if (domain == 1) return network::Topology::create({outside(ranks)});
+  return network::Topology::create({inside(domain), outside(ranks / domain)});
 }
 
 SystemSettings system_of(const plan::Job& job, size_t dimensions) {
   CHECK(!job.cluster.datacenters.empty(), "{}: a job without a datacenter", job.file);
   SystemSettings out;
+  out.groups = GroupShape::kHierarchical;
   out.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
   out.splits = 4;
   out.endpoint_delay = 0;
@@ -47,9 +58,22 @@ SystemSettings system_of(const plan::Job& job, size_t dimensions) {
   for (const auto collective : {kAllReduce, kAllGather, kReduceScatter}) {
     out.algorithms[collective].assign(dimensions, ring);
   }
-  // A ring would pass each message on through n / 2 others, and its dimensions are switches. One word for
-  // all dimensions: a group takes the ring where a list has several.
-  out.algorithms[kAllToAll] = {*network::parse_algorithm("oneDirect")};
+  // A ring would pass each message on through n / 2 others, and its dimensions are switches: one
+  // message after another, for an NPU has one link to each.
+  out.algorithms[kAllToAll].assign(dimensions, *network::parse_algorithm("direct1"));
+  return out;
+}
+
+Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& own) {
+  SystemSettings out = system_of(job, own.dimensions());
+  const cluster::Datacenter& here = job.cluster.datacenters.front();
+  const cost::Constants constants = TRY(cost::find_constants(here, job.training.stack));
+  const auto ns = [](Seconds time) { return std::llround(time.value * 1e9); };
+  const bool inside = own.dimensions() > 1 || own.npus() <= here.scale_up.domain;
+  const bool outside = own.dimensions() > 1 || !inside;
+  if (inside) out.startup.push_back(ns(constants.scale_up.startup));
+  if (outside) out.startup.push_back(ns(constants.scale_out.startup));
+  out.memory_bandwidth = 0;
   return out;
 }
 

@@ -48,13 +48,19 @@ Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
 // who asks about a job and has no files.
 //
 // GPUs of a scale-up domain hang on one switch; domains, if there are several, hang on another by
-// as many links as there are GPUs, GPU i of each to GPU i of the others. A link has the bandwidth
-// of scale_up or scale_out per device, and half of its latency, for there are two to a message.
-// Rings everywhere, four chunks, `localBWAware`; no delay at endpoints; reductions at the memory
-// bandwidth of the device. Bounds: one datacenter; the ranks fill a domain, or whole domains.
+// as many links as there are GPUs, GPU i of each to GPU i of the others. A link has the share of the
+// bandwidth of scale_up or scale_out that collectives reach, as `estimate` takes it (cost/constants.h),
+// and half of its latency, for there are two to a message. Bounds: one datacenter; the ranks fill a
+// domain, or whole domains.
 //
-// Unusable: several datacenters; ranks that leave a domain partly empty.
+// Groups are laid over both, with rings in each and messages of experts to whom they are for; four
+// chunks, `localBWAware`; no delay at endpoints. On a network of one's own (system_of) reductions
+// take the memory bandwidth of the device. On that of the cluster (system_on) they are part of what
+// collectives reach, and a collective takes the start-up that `estimate` counts.
+//
+// Unusable: several datacenters; ranks that leave a domain partly empty; an unknown stack.
 Result<network::Topology> network_of(const plan::Job& job, int32_t ranks);
 SystemSettings system_of(const plan::Job& job, size_t dimensions);
+Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& of_cluster);
 
 }  // namespace tombolo::astra

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <map>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -95,6 +96,15 @@ Result<AstraOptions> to_options(const AstraCommandOptions& in) {
                     "analytical, congestion or fluid");
   }
   out.machine.law = *law;
+  if (in.groups.empty()) {
+    out.groups = in.job.empty() ? GroupShape::kRing : GroupShape::kHierarchical;
+    return out;
+  }
+  const auto groups = from_name<GroupShape>(in.groups);
+  if (!groups) {
+    return unusable(fmt::format("--groups={}: no such way", in.groups), "ring or hierarchical");
+  }
+  out.groups = *groups;
   return out;
 }
 
@@ -146,6 +156,40 @@ Status write_memory(const AstraAnswer& answer) {
   return {};
 }
 
+constexpr int32_t kLinesMax = 1024;  // NPUs of a job of which each has its lines
+
+// Of more: when they end, and the lines of one that ends first and of one that ends last.
+
+void print_some_ranks(std::ostream& out, const AstraAnswer& answer) {
+  struct Kind {
+    int32_t first = 0;  // NPU
+    int32_t npus = 0;
+  };
+  std::map<std::pair<int64_t, int64_t>, Kind> kinds;  // by finish and computing, which lines show
+  int64_t exposed = 0;
+  for (int32_t r = 0; r < answer.npus; ++r) {
+    const RankReport& rank = answer.rank(r);
+    Kind& kind = kinds.try_emplace({rank.finish.ns, rank.computing.ns}, Kind{r}).first->second;
+    ++kind.npus;
+    exposed += (rank.finish.ns - rank.computing.ns) / answer.npus;
+  }
+  fmt::memory_buffer text;
+  const auto print = [&](const Kind& kind) {
+    fmt::format_to(std::back_inserter(text), "{}, such as sys[{}]:\n",
+                   kind.npus == 1 ? "one NPU" : fmt::format("{} NPUs", kind.npus), kind.first);
+    print_rank(text, kind.first, answer.rank(kind.first), answer.roofline);
+    if (answer.local_memory) print_peak(text, kind.first, answer.local_memory->peak(kind.first));
+  };
+  fmt::format_to(std::back_inserter(text),
+                 "{} NPUs finish after {} to {} cycles, in {} ways; exposed communication in the "
+                 "mean {} cycles. --per-npu prints the lines of each.\n",
+                 answer.npus, kinds.begin()->first.first, kinds.rbegin()->first.first, kinds.size(),
+                 exposed);
+  print(kinds.begin()->second);
+  if (kinds.size() > 1) print(kinds.rbegin()->second);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
 void print_ranks(std::ostream& out, const AstraAnswer& answer) {
   fmt::memory_buffer text;
   for (int32_t r = 0; r < answer.npus; ++r) {
@@ -161,7 +205,16 @@ constexpr const char* kThemisInVain =
     "inter-dimension-scheduling = themis has no effect: no collective goes through several "
     "dimensions, whose order it would choose";
 
-// What ASTRA-sim does without a word.
+std::string first_of(const std::vector<int32_t>& ranks) {
+  constexpr size_t kMost = 8;
+  std::string out;
+  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    out += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  }
+  return ranks.size() > kMost ? out + ", ..." : out;
+}
+
+// What ASTRA-sim does without a word, and what hierarchical groups cannot.
 void print_notes(const AstraAnswer& answer, const AstraOptions& run) {
   if (answer.report.themis_in_vain) std::cerr << "note: " << kThemisInVain << "\n";
   for (const graph::CollectiveType kind : answer.report.short_lists) {
@@ -170,6 +223,12 @@ void print_notes(const AstraAnswer& answer, const AstraOptions& run) {
         "as "
         "in ASTRA-sim, and count as if they had one NPU each\n",
         run.system, to_name(kind), run.network);
+  }
+  for (const auto& [size, ranks] : answer.report.scattered_groups) {
+    std::cerr << fmt::format(
+        "note: groups of {} ranks such as {} are no products of parts of {}: each is one ring in "
+        "the order of its ranks, as slow as the thinnest link between two of them\n",
+        size, first_of(ranks), answer.topology);
   }
   const std::string beyond = fmt::format("{}.{}.et", run.workload.prefix, answer.npus);
   std::error_code none;
@@ -218,7 +277,11 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
   TRY(files.commit());
   if (!options.json) {
     if (job) std::cerr << job->brief(answer) << "\n";
-    print_ranks(out, answer);
+    if (job && answer.npus > kLinesMax && !options.per_npu) {
+      print_some_ranks(out, answer);
+    } else {
+      print_ranks(out, answer);
+    }
     if (options.summary) out << figures_text(ledger);
     return {};
   }
@@ -297,6 +360,13 @@ command::Command add_astra(CLI::App& app) {
       words->add_option("--collapse", options->collapse,
                         "off: simulate every rank, even where one could stand for several"),
       {"on", "off"});
+  command::suggestions(
+      words
+          ->add_option("--groups", options->groups,
+                       "of ranks that differ in several dimensions: one ring, as ASTRA-sim, or "
+                       "a hierarchy of them; left out: hierarchical with --job, else ring")
+          ->default_str(""),
+      {"ring", "hierarchical"});
   words->add_option("--num-queues-per-dim", options->queues, "queues per dimension");
   words->add_option("--compute-scale", options->compute_scale, "as ASTRA-sim: 1");
   words->add_option("--comm-scale", options->comm_scale, "as ASTRA-sim: 1");
@@ -319,7 +389,8 @@ command::Command add_astra(CLI::App& app) {
   command::heading(words, command::kComesOut);
   words->add_flag("--summary", options->summary,
                   "after the result lines: exposed time by cause, use of the dimensions");
-  words->add_flag("--per-npu", options->per_npu, "with --json: when each NPU finishes");
+  words->add_flag("--per-npu", options->per_npu,
+                  "when each NPU finishes, with --json; its result lines, of a job of over 1,024");
   words
       ->add_option("--trace", options->trace,
                    "Trace to write, for tombolo report and tombolo convert --to perfetto")

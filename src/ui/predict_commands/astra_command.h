@@ -35,16 +35,18 @@ struct AstraCommandOptions {
   bool rendezvous = false;
 
   std::string law = "analytical";
-  bool spmd = false;  // the file of rank 0 stands for all ranks
+  std::string groups;  // "ring" or "hierarchical"; empty: hierarchical with a job, else ring
+  bool spmd = false;   // the file of rank 0 stands for all ranks
   std::string collapse = "on";
   std::vector<std::string> set;  // a sweep: "network.bandwidth=50,100"; see astra_sweep()
   int threads = 0;               // of a sweep; 0: as many as there are cores
   std::string csv;               // file for its rows
-  bool per_npu = false;          // every rank's finish and exposed time in the JSON answer
-  std::string trace;             // file to write; empty: none
-  std::string report;            // page to write; empty: none
-  int trace_ranks = 64;          // in both
-  bool summary = false;          // tables after the result lines
+  bool per_npu =
+      false;          // every rank's finish and exposed time in the JSON answer, every rank's lines
+  std::string trace;  // file to write; empty: none
+  std::string report;    // page to write; empty: none
+  int trace_ranks = 64;  // in both
+  bool summary = false;  // tables after the result lines
   bool json = false;
 };
 Status astra(const AstraCommandOptions& options, std::ostream& out);

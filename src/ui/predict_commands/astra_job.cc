@@ -37,10 +37,15 @@ Result<astra::AstraSystem> system_for(const plan::Job& job, int32_t ranks,
   network::Topology topology = options.network.empty()
                                    ? TRY(astra::network_of(job, ranks))
                                    : TRY(network::read_topology(options.network));
-  if (options.system.empty()) TRY(one_memory(job));
-  astra::SystemSettings settings = options.system.empty()
-                                       ? astra::system_of(job, topology.dimensions())
-                                       : TRY(astra::read_system(options.system));
+  if (!options.system.empty()) {
+    return astra::make_astra_system(std::move(topology), TRY(astra::read_system(options.system)),
+                                    options);
+  }
+  TRY(one_memory(job));
+  astra::SystemSettings settings = options.network.empty()
+                                       ? TRY(astra::system_on(job, topology))
+                                       : astra::system_of(job, topology.dimensions());
+  if (options.groups == astra::GroupShape::kRing) settings.startup.clear();
   return astra::make_astra_system(std::move(topology), std::move(settings), options);
 }
 
