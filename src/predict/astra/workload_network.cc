@@ -45,10 +45,10 @@ Result<network::Topology> network_of(const plan::Job& job, int32_t ranks) {
   return network::Topology::create({inside(domain), outside(ranks / domain)});
 }
 
-SystemSettings system_of(const plan::Job& job, size_t dimensions) {
+SystemSettings system_of(const plan::Job& job, size_t dimensions, GroupShape groups) {
   CHECK(!job.cluster.datacenters.empty(), "{}: a job without a datacenter", job.file);
   SystemSettings out;
-  out.groups = GroupShape::kHierarchical;
+  out.groups = groups;
   out.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
   out.splits = 4;
   out.endpoint_delay = 0;
@@ -59,21 +59,25 @@ SystemSettings system_of(const plan::Job& job, size_t dimensions) {
     out.algorithms[collective].assign(dimensions, ring);
   }
   // A ring would pass each message on through n / 2 others, and its dimensions are switches: one
-  // message after another, for an NPU has one link to each.
+  // message after another, for an NPU has one link to each. A group that is a ring takes the ring
+  // where a list has several, so there one word stands for all dimensions.
   out.algorithms[kAllToAll].assign(dimensions, *network::parse_algorithm("direct1"));
+  if (!hierarchical(out)) out.algorithms[kAllToAll] = {*network::parse_algorithm("oneDirect")};
   return out;
 }
 
-Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& own) {
-  SystemSettings out = system_of(job, own.dimensions());
+Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& own,
+                                 GroupShape groups) {
+  SystemSettings out = system_of(job, own.dimensions(), groups);
   const cluster::Datacenter& here = job.cluster.datacenters.front();
   const cost::Constants constants = TRY(cost::find_constants(here, job.training.stack));
   const auto ns = [](Seconds time) { return std::llround(time.value * 1e9); };
   const bool inside = own.dimensions() > 1 || own.npus() <= here.scale_up.domain;
   const bool outside = own.dimensions() > 1 || !inside;
+  out.memory_bandwidth = 0;
+  if (!hierarchical(out)) return out;
   if (inside) out.startup.push_back(ns(constants.scale_up.startup));
   if (outside) out.startup.push_back(ns(constants.scale_out.startup));
-  out.memory_bandwidth = 0;
   return out;
 }
 

@@ -68,6 +68,9 @@ TEST(WorkloadNetwork, NobodyPassesOnWhatExpertsExchange) {
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_EQ(choices[0], *network::parse_algorithm("direct1"));
   EXPECT_EQ(settings.groups, GroupShape::kHierarchical);
+  const SystemSettings rings = system_of(job(8), 2, GroupShape::kRing);
+  EXPECT_EQ(rings.algorithms.at(graph::CollectiveType::kAllToAll),
+            (std::vector{*network::parse_algorithm("oneDirect")}));
 }
 
 TEST(WorkloadNetwork, CallersKeepTheirPromises) {

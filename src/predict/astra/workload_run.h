@@ -56,11 +56,14 @@ Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
 // Groups are laid over both, with rings in each and messages of experts to whom they are for; four
 // chunks, `localBWAware`; no delay at endpoints. On a network of one's own (system_of) reductions
 // take the memory bandwidth of the device. On that of the cluster (system_on) they are part of what
-// collectives reach, and a collective takes the start-up that `estimate` counts.
+// collectives reach, and a collective of hierarchical groups takes the start-up that `estimate`
+// counts.
 //
 // Unusable: several datacenters; ranks that leave a domain partly empty; an unknown stack.
 Result<network::Topology> network_of(const plan::Job& job, int32_t ranks);
-SystemSettings system_of(const plan::Job& job, size_t dimensions);
-Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& of_cluster);
+SystemSettings system_of(const plan::Job& job, size_t dimensions,
+                         GroupShape groups = GroupShape::kHierarchical);
+Result<SystemSettings> system_on(const plan::Job& job, const network::Topology& of_cluster,
+                                 GroupShape groups = GroupShape::kHierarchical);
 
 }  // namespace tombolo::astra

@@ -42,10 +42,9 @@ Result<astra::AstraSystem> system_for(const plan::Job& job, int32_t ranks,
                                     options);
   }
   TRY(one_memory(job));
-  astra::SystemSettings settings = options.network.empty()
-                                       ? TRY(astra::system_on(job, topology))
-                                       : astra::system_of(job, topology.dimensions());
-  if (options.groups == astra::GroupShape::kRing) settings.startup.clear();
+  astra::SystemSettings settings =
+      options.network.empty() ? TRY(astra::system_on(job, topology, options.groups))
+                              : astra::system_of(job, topology.dimensions(), options.groups);
   return astra::make_astra_system(std::move(topology), std::move(settings), options);
 }
 
