@@ -53,6 +53,7 @@ std::string astra_command_line(const AstraCommandOptions& options) {
   add("--num-queues-per-dim", fmt::format("{}", options.queues), "1");
   add("--injection-scale", fmt::format("{}", options.injection_scale), "1");
   add("--law", options.law, "analytical");
+  add("--groups", options.groups);
   add("--collapse", options.collapse, "on");
   if (options.spmd) line += " --spmd";
   if (options.rendezvous) line += " --rendezvous-protocol=true";
