@@ -37,6 +37,19 @@ const T* said(const Result<T>& result) {
   return nullptr;
 }
 
+void run_all_laws(const network::Topology& topology, const astra::SystemSettings& settings,
+                  const Result<astra::RankPrograms>& workload,
+                  const std::optional<network::ExpandedMemory>& memory) {
+  if (!said(workload)) return;
+  for (const astra::NetworkLaw law : {astra::NetworkLaw::kAnalytical,
+                                      astra::NetworkLaw::kCongestion, astra::NetworkLaw::kFluid}) {
+    astra::MachineOptions machine;
+    machine.law = law;
+    if (memory) machine.memory = &*memory;
+    said(astra::run_astra(topology, settings, *workload, machine, true));
+  }
+}
+
 void simulate(const network::Topology& topology, const astra::SystemSettings& settings,
               const network::MemoryExpansionFile* file) {
   graph::Node reduce;
@@ -55,15 +68,21 @@ void simulate(const network::Topology& topology, const astra::SystemSettings& se
     memory = std::move(*created);
     if (memory->exists()) graph.nodes.push_back(load);
   }
-  const auto workload = astra::make_workload({graph}, {}, topology, settings);
-  if (!said(workload)) return;
-  for (const astra::NetworkLaw law : {astra::NetworkLaw::kAnalytical,
-                                      astra::NetworkLaw::kCongestion, astra::NetworkLaw::kFluid}) {
-    astra::MachineOptions machine;
-    machine.law = law;
-    if (memory) machine.memory = &*memory;
-    said(astra::run_astra(topology, settings, *workload, machine, true));
+  run_all_laws(topology, settings, astra::make_workload({graph}, {}, topology, settings), memory);
+  // Halves of the system, which a hierarchy lays over their dimensions where they are products.
+  if (topology.npus() < 2) return;
+  astra::SystemSettings hierarchical = settings;
+  hierarchical.groups = astra::GroupShape::kHierarchical;
+  graph::Graphs graphs;
+  chakra::CommGroups groups;
+  for (int32_t rank = 0; rank < topology.npus(); ++rank) {
+    graphs.push_back({rank, {reduce}});
+    const char* const half = rank < topology.npus() / 2 ? "1" : "2";
+    graphs.back().nodes[0].details.edit().pg_name = half;
+    groups[half].push_back(rank);
   }
+  run_all_laws(topology, hierarchical, astra::make_workload(graphs, groups, topology, hierarchical),
+               memory);
 }
 
 }  // namespace
