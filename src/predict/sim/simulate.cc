@@ -14,6 +14,7 @@
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/local_steps.h"
+#include "spec/schedule/pass_parts.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::sim {
@@ -126,71 +127,6 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   return header;
 }
 
-// What a pass communicates inside, drawn behind its computation in one piece of each kind.
-const plan::PassCommunication* communication_of(const plan::Plan& plan, int32_t rank,
-                                                const action::Action& action) {
-  const plan::StageCost& cost = plan.cost_on(rank, action.stage);
-  switch (action.kind) {
-    case action::ActionKind::kForward:
-      return &cost.forward_communication;
-    case action::ActionKind::kBackward:
-    case action::ActionKind::kBackwardInput:
-      return &cost.backward_communication;
-    case action::ActionKind::kRecompute:
-      return &cost.recompute_communication;
-    default:
-      return nullptr;
-  }
-}
-
-// What a pass does, one after the other: it computes, and then communicates, kind by kind.
-struct PassShares {
-  SimDuration computes;
-  std::vector<std::pair<action::ActionKind, SimDuration>> communicates;
-};
-
-PassShares shares_of(const plan::PassCommunication& inside, SimDuration pass) {
-  using enum action::ActionKind;
-  PassShares shares{.computes = pass, .communicates = {}};
-  for (const auto& [kind, time] :
-       {std::pair{kDataCommunication, inside.data}, std::pair{kExpertCommunication, inside.expert},
-        std::pair{kContextCommunication, inside.context},
-        std::pair{kTensorCommunication, inside.tensor}}) {
-    const SimDuration share = std::min(shares.computes, round_to_ns(time));
-    if (share.ns == 0) continue;
-    shares.communicates.emplace_back(kind, share);
-    shares.computes = shares.computes - share;
-  }
-  std::reverse(shares.communicates.begin(), shares.communicates.end());
-  return shares;
-}
-
-// Cuts a pass, or a part of one that began `before` into it, into its computation and the communication
-// that follows, to the nanosecond.
-void add_pass(const PassShares& shares, SimDuration before, const trace::Interval& pass,
-              std::vector<trace::Interval>& intervals) {
-  const SimDuration after = before + (pass.end - pass.start);
-  const auto at = [&](SimDuration of_pass) {
-    return pass.start + (std::clamp(of_pass, before, after) - before);
-  };
-  SimDuration done = shares.computes;
-  intervals.push_back(pass);
-  intervals.back().end = at(done);
-  for (const auto& [kind, share] : shares.communicates) {
-    const SimTime begin = at(done);
-    done = done + share;
-    if (begin == at(done)) continue;
-    intervals.push_back({.lane = trace::Lane::kCollective,
-                         .rank = pass.rank,
-                         .action = {kind, pass.action.stage, pass.action.microbatch},
-                         .iteration = pass.iteration,
-                         .start = begin,
-                         .end = at(done),
-                         .origin = trace::PassPart{pass.action},
-                         .part = pass.part});
-  }
-}
-
 // When a group of gradients was handed over (ids of schedules count from 0).
 SimTime handed_over(const graph::Graph& graph, const graph::Node& sum, const Execution& execution) {
   const auto first = static_cast<size_t>(sum.data_deps.front());
@@ -248,9 +184,11 @@ void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Exec
       span.start = spans[static_cast<size_t>(*beside)].start;  // ids of schedules count from 0
     }
     trace::Interval interval = interval_of(graph, node, span, execution);
-    const plan::PassCommunication* inside = passes == Passes::kWhole || is_of_pair(graph, i)
-                                                ? nullptr
-                                                : communication_of(plan, graph.rank, *node.action);
+    const plan::PassCommunication* inside =
+        passes == Passes::kWhole || is_of_pair(graph, i)
+            ? nullptr
+            : schedule::communication_of(plan.cost_on(graph.rank, node.action->stage),
+                                         node.action->kind);
     if (!inside || inside->total() == 0_s) {
       intervals.push_back(std::move(interval));
       continue;
@@ -258,7 +196,7 @@ void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Exec
     const SimDuration pass =
         schedule::durations_of(plan.cost_on(graph.rank, node.action->stage)).of(node.action->kind);
     SimDuration& before = drawn[{node.iteration, *node.action}];
-    add_pass(shares_of(*inside, pass), before, interval, intervals);
+    schedule::add_pass(schedule::shares_of(*inside, pass), before, interval, intervals);
     before += node.duration;
   }
 }
