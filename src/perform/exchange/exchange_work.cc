@@ -57,8 +57,9 @@ Status ExchangeThread::begin(const HandedOver& group) {
                  .updates = sparse_updates(group.key, gradient),
                  .outer = nullptr,
                  .sum = nullptr};
-  entry.sum = std::make_unique<GroupSum>(exchange, replicas_, own, first, gradient,
-                                         entry.updates.get(), parameters_.bytes_of_number());
+  entry.sum = std::make_unique<GroupSum>(
+      exchange, replicas_, own, first, gradient, entry.updates.get(), parameters_.bytes_of_number(),
+      plan::element_bytes(plan_.training.precision) / plan::gradient_bytes(plan_));
   const Due due{group.key};
   UnderWay& placed = under_way_.emplace(due, std::move(entry)).first->second;
   bytes_under_way_ += bytes;

@@ -1,7 +1,9 @@
 #include "perform/exchange/group_sum.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "perform/compress/quantise.h"
@@ -37,7 +39,7 @@ void take_in(const std::byte* payload, bool adds, std::span<float> numbers) {
 
 GroupSum::GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks,
                    size_t own, link::Tag first, std::span<float> values, DatacenterUpdates* updates,
-                   size_t bytes_of_number)
+                   size_t bytes_of_number, double parameter_share)
     : first_(first),
       values_(values),
       updates_(updates),
@@ -50,8 +52,13 @@ GroupSum::GroupSum(const schedule::GradientExchange& exchange, std::span<const i
     Round& round = rounds_.emplace_back();
     for (const schedule::ExchangeMessage& each : messages) {
       const int32_t other = each.from == self ? each.to : each.from;
-      const Part part{ranks[static_cast<size_t>(other)], each.first, each.count, each.adds,
-                      each.update_of};
+      const double share = each.parameters ? parameter_share : 1;
+      const Part part{ranks[static_cast<size_t>(other)],
+                      each.first,
+                      each.count,
+                      each.adds,
+                      each.update_of,
+                      std::llround(std::ceil(real(each.count) * share))};
       CHECK(!each.is_update() || updates_, "a sparse update, and nobody to make it");
       CHECK(part.first >= 0 && part.first + part.count <= std::ssize(values),
             "elements {} to {} of {}", part.first, part.first + part.count, values.size());
@@ -65,10 +72,14 @@ std::span<float> GroupSum::values_of(const Part& part) const {
   return values_.subspan(static_cast<size_t>(part.first), static_cast<size_t>(part.count));
 }
 
+std::span<float> GroupSum::travelling(const Part& part) const {
+  return values_of(part).first(static_cast<size_t>(part.travels));
+}
+
 Result<link::Payload> GroupSum::payload_of(const Part& part) {
   if (part.update_of >= 0) return updates_->give(static_cast<size_t>(part.update_of));
-  if (in_bf16_) return bf16_of(values_of(part));
-  const auto bytes = std::as_bytes(values_of(part));
+  if (in_bf16_) return bf16_of(travelling(part));
+  const auto bytes = std::as_bytes(travelling(part));
   return link::Payload{bytes.begin(), bytes.end()};
 }
 
@@ -90,7 +101,7 @@ kernels::Messenger::Awaited GroupSum::wanted() const {
 
 Status GroupSum::add(const Part& part, const link::Payload& payload) {
   if (part.update_of >= 0) return updates_->take(static_cast<size_t>(part.update_of), payload);
-  const std::span<float> own = values_of(part);
+  const std::span<float> own = travelling(part);
   const size_t wanted = own.size() * (in_bf16_ ? sizeof(uint16_t) : sizeof(float));
   if (payload.size() != wanted) {
     return failed(fmt::format("rank {} sent {} bytes of gradients where {} are summed", part.peer,
@@ -99,6 +110,8 @@ Status GroupSum::add(const Part& part, const link::Payload& payload) {
   }
   in_bf16_ ? take_in<uint16_t>(payload.data(), part.adds, own)
            : take_in<float>(payload.data(), part.adds, own);
+  const std::span<float> left = values_of(part).subspan(own.size());
+  std::fill(left.begin(), left.end(), std::numeric_limits<float>::quiet_NaN());
   return {};
 }
 

@@ -22,10 +22,12 @@ class GroupSum {
  public:
   // ranks: of all replicas, of which this one is ranks[own]. Messages of round t are tagged
   // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it, as
-  // does `updates`, which an exchange of sparse updates needs. Numbers have 4 bytes on the wire or 2.
+  // does `updates`, which an exchange of sparse updates needs. Numbers have 4 bytes on the wire or 2. Where
+  // parameters are handed on (ZeRO 1) they take `parameter_share` of the bytes of a sum: so many numbers of
+  // them travel, and those behind are left as no numbers, for devices that only wait.
   GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks, size_t own,
            link::Tag first, std::span<float> values, DatacenterUpdates* updates = nullptr,
-           size_t bytes_of_number = sizeof(float));
+           size_t bytes_of_number = sizeof(float), double parameter_share = 1);
 
   struct Parcel {
     int32_t to = 0;
@@ -47,6 +49,7 @@ class GroupSum {
     int64_t first = 0, count = 0;
     bool adds = false;
     int32_t update_of = -1;  // instead of elements, this datacenter's update
+    int64_t travels = 0;     // of the elements
   };
   struct Round {
     std::vector<Part> out, in;
@@ -55,6 +58,7 @@ class GroupSum {
   Result<link::Payload> payload_of(const Part& part);
   Status add(const Part& part, const link::Payload& payload);
   std::span<float> values_of(const Part& part) const;
+  std::span<float> travelling(const Part& part) const;
   link::Tag tag() const { return {first_.iteration, first_.tensor + round_}; }
 
   std::vector<Round> rounds_;

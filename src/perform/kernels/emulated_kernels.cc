@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "spec/plan/resources.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::kernels {
@@ -16,6 +17,7 @@ constexpr int64_t kPayloadMin = 1024;              // rounding to whole bytes st
 constexpr int64_t kMessageMax = int64_t{1} << 30;  // what a device that only imagines makes up
 constexpr int32_t kGradientPlace = 1 << 30;        // where no boundary is
 constexpr SimDuration kLatenessMax{10'000'000};
+constexpr double kRingMargin = 1.001;  // what a ring may last longer than the Plan says
 
 // SplitMix64's finaliser (Steele, Lea and Flood, 2014): neighbours come out far apart.
 uint64_t mix(uint64_t x) {
@@ -50,6 +52,34 @@ link::LinkShape hop_before(const plan::Plan& plan, int32_t rank) {
   return shape_between(plan, plan.rank_of(own.stage, before), rank);
 }
 
+// As docs/laws/ring_all_reduce.md has it; the slowest hop decides.
+Seconds ring_time(const plan::Plan& plan, int32_t stage) {
+  const std::vector<int32_t> ring = plan.replicas_of(stage);
+  const auto n = static_cast<double>(ring.size());
+  const double shards = real(plan.ranks[static_cast<size_t>(ring.front())].shards);
+  const Bytes chunk = plan.stages[static_cast<size_t>(stage)].gradients * (shards / n);
+  Seconds hop;
+  for (size_t i = 0; i < ring.size(); ++i) {
+    const plan::Channel channel = channel_between(plan, ring[i], ring[(i + 1) % ring.size()]);
+    hop = std::max(hop, channel.latency + channel.serialisation(chunk));
+  }
+  return 2 * (n - 1) * hop;
+}
+
+// What the Plan says, and no less than its bytes need to pass the ports of the rank's devices.
+SimDuration sum_alone(const plan::Plan& plan, int32_t rank, int32_t stage) {
+  const plan::StageCost& cost = plan.cost_on(rank, stage);
+  const SimDuration said = round_to_ns(cost.reduce) + round_to_ns(cost.reduce_hidden);
+  if (said.ns == 0) return said;
+  plan::Resources resources(plan);
+  const Bytes bytes = plan.stages[static_cast<size_t>(stage)].gradients;
+  SimDuration takes = said;
+  for (const plan::Use& use : resources.sum_of_gradients(rank))
+    takes =
+        std::max(takes, round_to_ns(bytes * use.share / resources.all()[use.resource].capacity));
+  return takes;
+}
+
 Payload pattern_of(int64_t bytes, uint64_t word) {
   Payload out(static_cast<size_t>(bytes));
   for (size_t at = 0; at < out.size(); at += 8, ++word) {
@@ -80,6 +110,16 @@ int64_t gradient_bytes(const plan::Plan& plan, int32_t stage) {
   return std::llround(plan.stages[stage].gradients.value / plan.run.byte_scale);
 }
 
+bool sums_in_a_ring(const plan::Plan& plan, int32_t stage) {
+  const layout::Parallelism& p = plan.parallelism;
+  const int64_t n = plan.replicas();
+  const auto& own = plan.stages[static_cast<size_t>(stage)];
+  if (n == 1 || plan.cost_source == plan::CostSource::kStageTimes) return false;
+  if (p.context > 1 || p.expert > 1 || p.zero > 0) return false;
+  if (own.cost.reduce_hidden > 0_s || own.gradients.value <= 0) return false;
+  return ring_time(plan, stage) <= own.cost.reduce * kRingMargin;
+}
+
 int64_t tied_gradient_bytes(const plan::Plan& plan) {
   const double bytes = plan::tied_bytes(plan, plan.model).value;
   return bytes > 0 ? std::max<int64_t>(std::llround(bytes / plan.run.byte_scale), 1) : 0;
@@ -87,15 +127,23 @@ int64_t tied_gradient_bytes(const plan::Plan& plan) {
 
 namespace {
 
+// Of all shards of a rank.
+int64_t ring_bytes(const plan::Plan& plan, int32_t stage) {
+  return gradient_bytes(plan, stage) *
+         plan.ranks[static_cast<size_t>(plan.rank_of(stage, 0))].shards;
+}
+
 // The largest message in which gradients are summed.
 int64_t largest_of_gradients(const plan::Plan& plan) {
   int64_t largest = plan.other_end(0) ? tied_gradient_bytes(plan) : 0;
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     if (plan.exchanges_gradients(s)) {
+      const double shards = real(plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].shards);
       for (const plan::GradientGroup& each : plan::gradient_groups(plan, s))
-        largest = std::max<int64_t>(largest, std::llround(each.bytes.value / plan.run.byte_scale));
-    } else if (plan.replicas() > 1 && plan.cost_source != plan::CostSource::kStageTimes) {
-      largest = std::max(largest, share_of(gradient_bytes(plan, s), 0, plan.replicas()).count);
+        largest = std::max<int64_t>(largest,
+                                    std::llround(shards * each.bytes.value / plan.run.byte_scale));
+    } else if (sums_in_a_ring(plan, s)) {
+      largest = std::max(largest, share_of(ring_bytes(plan, s), 0, plan.replicas()).count);
     }
   }
   return largest;
@@ -145,11 +193,15 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
       pairs_(plan.pairs),
       payload_(payload_bytes(plan)),
       tied_(tied_gradient_bytes(plan)),
-      imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes),
       hop_(hop_before(plan, rank)) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
-    stages_[stage] = {plan.stages[stage], gradient_bytes(plan, stage)};
+    const bool ring = !plan.exchanges_gradients(stage) && sums_in_a_ring(plan, stage);
+    stages_[stage] = {plan.stages[stage], ring_bytes(plan, stage), ring};
+    if (ring)
+      stages_[stage].beyond_ring =
+          round_to_ns(plan.stages[stage].cost.reduce) - round_to_ns(ring_time(plan, stage));
     stages_[stage].stage.cost = plan.cost_on(rank, stage);
+    stages_[stage].sum = sum_alone(plan, rank, stage);
   }
   if (!plan.exchanges_gradients(plan.ranks[rank].stage)) return;
   groups_.emplace(plan, rank, clock, options.check_every_byte,
@@ -171,6 +223,11 @@ void EmulatedKernels::wait(SimTime start, SimDuration duration) {
   iteration_lateness_.sum += std::max(end - due, SimDuration{0});
   iteration_lateness_.kept += end - start - duration;
   ++iteration_lateness_.waits;
+}
+
+void EmulatedKernels::wait_until(SimTime due) {
+  const SimTime start = clock_.now();
+  if (start < due) wait(start + lateness_, due - start);
 }
 
 void EmulatedKernels::make_gradients(int32_t stage, SimTime start, SimDuration duration) {
@@ -208,6 +265,8 @@ Status EmulatedKernels::check_pattern(const Payload& payload, uint64_t first) co
 Status EmulatedKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
   iteration_lateness_ = {};
+  begun_.reset();
+  sums_at_.reset();
   if (groups_) groups_->begin_iteration(iteration);
   return {};
 }
@@ -311,10 +370,62 @@ Status EmulatedKernels::join_replicas(const Replicas& replicas) {
 }
 
 Status EmulatedKernels::reduce_gradients(int32_t stage) {
-  if (!imagined_reduction_) return reduce_in_a_ring(stage);
-  TRY(barrier(replicas_, static_cast<uint64_t>(iteration_), replica_tensor(stage)));
-  wait(clock_.now(), round_to_ns(held(stage).stage.cost.reduce));
+  const Held& own = held(stage);
+  summed_.reset();
+  if (own.in_a_ring) {
+    TRY(reduce_in_a_ring(stage));
+    if (own.beyond_ring.ns > 0) wait(clock_.now(), own.beyond_ring);
+    return {};
+  }
+  // One after the other, of the same stages at all replicas: they meet once.
+  const SimTime before = clock_.now() - lateness_;
+  if (!begun_) TRY(say_begin(before));
+  const SimTime start = sums_at_ ? *sums_at_ : *begun_;
+  if (!sums_at_) TRY(await_begins());
+  sums_at_ = *sums_at_ + own.sum;
+  summed_ = Summed{start, *sums_at_};
+  wait_until(*sums_at_);
+  if (sums_at_ > before) summed_->end = clock_.now();
   return {};
+}
+
+// Of two numbers: when, and how long ago that was when it was said.
+Status EmulatedKernels::say_begin(SimTime begin) {
+  begun_ = begin;
+  const int64_t said[] = {begin.ns, (clock_.now() - begin).ns};
+  const auto bytes = std::as_bytes(std::span(said));
+  const link::Tag tag{static_cast<uint64_t>(iteration_), replica_tensor(stages_.begin()->first)};
+  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
+    if (i == replicas_.own) continue;
+    TRY(replicas_.messenger->send(replicas_.ranks[i], tag, Payload(bytes.begin(), bytes.end())));
+  }
+  return {};
+}
+
+// The sum begins when the last of the replicas does.
+Status EmulatedKernels::await_begins() {
+  SimTime last = *begun_;
+  const link::Tag tag{static_cast<uint64_t>(iteration_), replica_tensor(stages_.begin()->first)};
+  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
+    if (i == replicas_.own) continue;
+    const link::Received message = TRY(replicas_.messenger->receive(replicas_.ranks[i], tag));
+    int64_t said[2] = {};
+    if (message.payload.size() != sizeof said) {
+      return failed(
+          fmt::format("rank {} sent {} bytes where it says when its sum of gradients began",
+                      replicas_.ranks[i], message.payload.size()),
+          "start every rank with the same Plan");
+    }
+    std::memcpy(said, message.payload.data(), sizeof said);
+    last = std::max(
+        last, replicas_.one_clock ? SimTime{said[0]} : message.delivered - SimDuration{said[1]});
+  }
+  sums_at_ = last;
+  return {};
+}
+
+Status EmulatedKernels::sums_begin(SimDuration after) {
+  return say_begin(clock_.now() - lateness_ + after);
 }
 
 // Chunks that say who sends which in which step; nothing is summed. Each step waits for the one

@@ -7,9 +7,17 @@
 // Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
 // off the next, so that it does not add up; beyond 10 ms it is kept as what it is, a busy machine.
 //
+// A rank is one position of one pipeline with all its tensor x context shards, as it is one actor of the
+// simulator: its passes last as the Plan says, with what its collectives keep it waiting inside, and its
+// messages carry the bytes of all shards.
+//
 // Where the Plan exchanges gradients by groups, passes stop at the groups' borders and gradients are
-// made up (emulated_groups.h). Elsewhere replicas really pass their gradients around a ring (ring_exchange.h), in chunks of such patterns;
-// where [stage_times] imagined how long that takes they meet and then wait for so long.
+// made up (emulated_groups.h). Elsewhere replicas really pass their gradients around a ring
+// (ring_exchange.h), in chunks of such patterns, where that takes no longer than the Plan says
+// (sums_in_a_ring). Where it does - collectives in a node and between nodes, ZeRO, what is hidden behind
+// the last passes - replicas tell each other when they began, and the sum lasts from the last of them on
+// for as long as the Plan says, or as its bytes need to pass the ports of the devices, as the simulator has it:
+// its time, not its bytes. That other messages pass the same ports at the same time makes no sum longer.
 //
 // A rank with several stages passes payloads between neighbours of its own as it does over a link.
 // The two halves of a backward last half of it each, as the simulator has it
@@ -36,6 +44,11 @@ int64_t payload_bytes(const plan::Plan& plan);
 
 // What each replica of a stage contributes to the sum of gradients, divided by run.byte_scale.
 int64_t gradient_bytes(const plan::Plan& plan, int32_t stage);
+
+// Whether the replicas of a stage pass their gradients around a ring of messages, each shard beside the others of
+// its rank: where all is summed after the last backward pass, and the Plan gives that at least as long as a ring of
+// these ranks needs.
+bool sums_in_a_ring(const plan::Plan& plan, int32_t stage);
 
 // What an end of a pipeline sends the other (Plan::other_end), divided by run.byte_scale.
 int64_t tied_gradient_bytes(const plan::Plan& plan);
@@ -66,6 +79,8 @@ class EmulatedKernels : public Kernels, public PairKernels {
   // Each side ends when the Plan says that it does within the pair.
   Status co_execute(PairOfPasses passes, const PairResults& results) override;
   Status reduce_gradients(int32_t stage) override;
+  Status sums_begin(SimDuration after) override;
+  std::optional<Summed> summed() const override { return summed_; }
   Result<Payload> tied_gradient() override;
   Status add_tied_gradient(const Payload& theirs) override;
   Status update(int32_t stage) override;
@@ -86,11 +101,15 @@ class EmulatedKernels : public Kernels, public PairKernels {
  private:
   struct Held {
     plan::Stage stage;
-    int64_t gradients = 0;  // bytes, of all of them
+    int64_t gradients = 0;         // bytes, of all of them
+    bool in_a_ring = false;        // they are summed
+    SimDuration beyond_ring = {};  // what the Plan says that this takes longer
+    SimDuration sum = {};          // elsewhere, from when the last replica begins
     int64_t updates = 0;
   };
   Held& held(int32_t stage);
   void wait(SimTime start, SimDuration duration);
+  void wait_until(SimTime due);
   EmulatedGroups::Wait waiting() {
     return [this](SimTime start, SimDuration duration) { wait(start, duration); };
   }
@@ -103,6 +122,8 @@ class EmulatedKernels : public Kernels, public PairKernels {
   Status check(const Payload& payload, int32_t stage, int64_t microbatch, bool gradient) const;
   Status check_pattern(const Payload& payload, uint64_t first) const;
   Status reduce_in_a_ring(int32_t stage);
+  Status say_begin(SimTime begin);
+  Status await_begins();
   Status check_chunk(int32_t stage, const RingStep& step, const Payload& payload) const;
   int64_t chunk_bytes(int32_t stage, const RingStep& step) const;
 
@@ -110,14 +131,17 @@ class EmulatedKernels : public Kernels, public PairKernels {
   const Options options_;
   std::map<int32_t, Held> stages_;  // those of this rank
   const std::vector<plan::PairCost> pairs_;
-  const int64_t payload_;          // bytes of a payload
-  const int64_t tied_;             // bytes of the gradient of a tied embedding
-  const bool imagined_reduction_;  // a time alone
-  const link::LinkShape hop_;      // from the predecessor in the ring of replicas
+  const int64_t payload_;      // bytes of a payload
+  const int64_t tied_;         // bytes of the gradient of a tied embedding
+  const link::LinkShape hop_;  // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;
   Replicas replicas_;
   std::optional<EmulatedGroups> groups_;  // where the Plan exchanges them
-  SimDuration lateness_;                  // of the waits so far, to be made up for
+  // Of this iteration's sums: when this rank began, as it told the others; when the last of all did, or the
+  // sum before ended, once that is known.
+  std::optional<SimTime> begun_, sums_at_;
+  std::optional<Summed> summed_;
+  SimDuration lateness_;  // of the waits so far, to be made up for
   Lateness iteration_lateness_;
 };
 

@@ -145,13 +145,17 @@ TEST_F(Emulated, AByteScaleThatCannotBeIsRefused) {
   plan = make_test_plan({.replicas = 2});
   plan.cost_source = plan::CostSource::kRoofline;
   plan.stages[0].gradients = 8_GiB;
+  plan.stages[0].cost.reduce = 1_s;
   EXPECT_THAT(refusal(plan), HasSubstr("try run.byte_scale = 4"));
 }
 
 TEST_F(Emulated, AnotherChunkOfGradientsIsNoticed) {
   plan::Plan plan = make_test_plan({.replicas = 2});
   plan.cost_source = plan::CostSource::kRoofline;
-  for (plan::Stage& stage : plan.stages) stage.gradients = 1_MB;
+  for (plan::Stage& stage : plan.stages) {
+    stage.gradients = 1_MB;
+    stage.cost.reduce = 1_ms;
+  }
   VirtualNetwork network([](int32_t, int32_t) { return link::LinkShape{}; });
   ManualClock clock;
   VirtualMessenger messenger(network, 0, clock), other(network, 1, clock);

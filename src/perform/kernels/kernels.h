@@ -50,6 +50,7 @@ struct Replicas {
   // Of this host, as the other replicas reach it, for libraries that open sockets of their own:
   // "127.0.0.1", or its address in an emulated island.
   std::string address;
+  bool one_clock = true;  // of all of them: they share a host
 };
 
 // What a rank knows of the data before it trains, for comparing with other ranks (dataset_fingerprint.h).
@@ -146,6 +147,15 @@ class Kernels {
   // Sums the stage's weight gradients of the iteration over all replicas, in one fixed order, so
   // that all hold the same bits. Called after its last backward, where the Plan has replicas.
   virtual Status reduce_gradients(int32_t stage) = 0;
+  // Where the Plan says that these sums begin beside passes (schedule::sums_begin): so long after the
+  // start of the pass that is called next. Who computes sums when all is computed, and does nothing here.
+  virtual Status sums_begin(SimDuration /*after*/) { return {}; }
+  // From when to when the last sum lasted, on the clock, where that is not the time of its call: who waits
+  // instead of computing knows.
+  struct Summed {
+    SimTime start, end;
+  };
+  virtual std::optional<Summed> summed() const { return std::nullopt; }
 
   // On the ranks that Plan::other_end names, once between the last gradient of the iteration and its
   // norm and first update: the gradient of this rank's copy of a tied embedding; and the other rank's,

@@ -2,8 +2,10 @@
 
 namespace tombolo::kernels {
 
+// Devices that only wait have no optimizer.
 bool shards_optimizer(const plan::Plan& plan) {
-  return plan.parallelism.zero > 0 && plan.replicas() > 1;
+  return plan.parallelism.zero > 0 && plan.replicas() > 1 &&
+         plan.device_of(0).kind != cluster::DeviceKind::kEmulated;
 }
 
 bool holds_residuals(const plan::Plan& plan) {

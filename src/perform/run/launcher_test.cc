@@ -33,16 +33,35 @@ TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
 }
 
 TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
-  plan::Plan plan = make_test_plan({});
+  const auto computed = [](plan::Plan plan) {
+    for (cluster::Datacenter& each : plan.cluster.datacenters)
+      each.device.kind = cluster::DeviceKind::kCpu;
+    return plan;
+  };
+  plan::Plan plan = computed(make_test_plan({}));
   plan.parallelism.zero = 2;
   EXPECT_THAT(complaint(plan),
               HasSubstr("parallelism.zero = 2: can be predicted but not performed"));
-  plan = make_test_plan({});
+  plan = computed(make_test_plan({}));
   plan.parallelism.tensor = 2;
   for (layout::Placement& rank : plan.ranks) rank.shards = 2;
   for (cluster::Datacenter& each : plan.cluster.datacenters) each.devices_per_node = 2;
   EXPECT_THAT(complaint(plan), HasSubstr("parallelism.tensor = 2: can be predicted but not"));
   EXPECT_THAT(complaint(plan), HasSubstr("tensor = 1"));
+}
+
+TEST(CheckPerformable, TakesEveryLayoutOnEmulatedDevices) {
+  for (const int64_t zero : {1, 2, 3}) {
+    plan::Plan plan = make_test_plan({.replicas = 2});
+    plan.parallelism.zero = zero;
+    EXPECT_EQ(complaint(plan), "performable");
+  }
+  plan::Plan plan = make_test_plan({});
+  plan.parallelism.tensor = 2;
+  plan.parallelism.context = 2;
+  for (layout::Placement& rank : plan.ranks) rank.shards = 4;
+  for (cluster::Datacenter& each : plan.cluster.datacenters) each.devices_per_node = 4;
+  EXPECT_EQ(complaint(plan), "performable");
 }
 
 TEST(CheckPerformable, RefusesRanksThatComputeBesideEmulatedOnes) {

@@ -1,6 +1,5 @@
 // What a launcher refuses before it starts anything (launcher.h).
 #include <algorithm>
-#include <tuple>
 
 #include "perform/kernels/emulated_kernels.h"
 #include "perform/run/launcher.h"
@@ -10,6 +9,10 @@
 namespace tombolo::run {
 
 namespace {
+
+bool waits(const plan::Plan& plan, const layout::Placement& placement) {
+  return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
+}
 
 // Replicas that sum gradients or gather parameters pass by pass take part in the same order.
 Status check_orders_are_alike(const plan::Plan& plan) {
@@ -31,37 +34,37 @@ Status check_orders_are_alike(const plan::Plan& plan) {
   return {};
 }
 
-}  // namespace
-
-Status check_performable(const plan::Plan& plan) {
-  TRY(plan::validate(plan));
+// Of a Plan that is computed. Emulated devices take every layout: a rank stands for all its shards.
+Status check_layout_computed(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
   if (p.expert > 1) {
     return unusable(
-        fmt::format("parallelism.expert = {}: can be predicted but not performed yet", p.expert),
-        "expert = 1");
+        fmt::format("parallelism.expert = {}: can be predicted, not trained yet", p.expert),
+        "expert = 1, or device = \"emulated:NAME\"");
   }
-  if (p.zero > 1) TRY(check_orders_are_alike(plan));
   if (p.zero > 0 && plan.replicas_lie_apart()) {
     return unusable(
         "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "
         "it can be predicted but not performed yet",
-        "zero = 0");
+        "zero = 0, or device = \"emulated:NAME\"");
   }
+  return p.zero > 1 ? check_orders_are_alike(plan) : Status{};
+}
+
+}  // namespace
+
+Status check_performable(const plan::Plan& plan) {
+  TRY(plan::validate(plan));
+  const auto is_emulated = [&](const layout::Placement& each) { return waits(plan, each); };
+  if (!std::all_of(plan.ranks.begin(), plan.ranks.end(), is_emulated))
+    TRY(check_layout_computed(plan));
   for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
-    if (p.zero > 0 && device.kind == cluster::DeviceKind::kEmulated) {
-      return unusable("parallelism.zero = 1: emulated devices have no optimizer state to shard",
-                      "zero = 0, or device = \"cpu\"");
-    }
     if (device.kind != cluster::DeviceKind::kAccelerator) continue;
     return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
                                 placement.rank, device.name),
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
-  const auto is_emulated = [&](const layout::Placement& placement) {
-    return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
-  };
   const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);
   const auto computing = std::find_if_not(plan.ranks.begin(), plan.ranks.end(), is_emulated);
   if (emulated != plan.ranks.end() && computing != plan.ranks.end()) {

@@ -665,7 +665,8 @@ Status RankSession::join_replicas(const plan::Plan& plan, kernels::Messenger& me
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,
                                        .lie_apart = plan.replicas_lie_apart(own.stage),
-                                       .address = options_.at.listen}),
+                                       .address = options_.at.listen,
+                                       .one_clock = !on_several_hosts()}),
                 fmt::format("joining the replicas of stage {}", own.stage));
 }
 

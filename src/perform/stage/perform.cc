@@ -16,6 +16,7 @@
 #include "perform/stage/machine_load.h"
 #include "perform/stage/report_queue.h"
 #include "perform/update/clip.h"
+#include "spec/schedule/pass_parts.h"
 
 namespace tombolo::stage {
 namespace {
@@ -61,6 +62,8 @@ class Performer {
         holds_last_(stages_.back() == last_stage_),
         exchanges_(plan.exchanges_gradients(plan.ranks[options.rank].stage)),
         updates_by_group_(exchanges_ && plan.updates_by_group()),
+        waits_(plan.device_of(options.rank).kind == cluster::DeviceKind::kEmulated),
+        sums_begin_(exchanges_ ? std::nullopt : schedule::sums_begin(plan, options.rank, order)),
         desk_(options.first_iteration, hooks.iteration),
         writer_({.write = hooks.write ? hooks.write : writing(),
                  .report = hooks.shard,
@@ -132,6 +135,9 @@ class Performer {
   void draw_compute(const Action& action, int64_t iteration, SimTime start);
   bool stops_for_groups(const Action& action) const;
   void draw_parts(const Action& action, SimTime start);
+  void draw_pass(const trace::Interval& pass, SimDuration before, SimDuration whole);
+  size_t intervals_of_iteration() const;
+  Status begin_sums();
   void draw_link(const Action& sent, int32_t sender, int64_t iteration,
                  const link::Received& message);
   void record(const char* name, int64_t iteration, double value);
@@ -151,8 +157,11 @@ class Performer {
   const int32_t replica_;
   const int32_t last_stage_;  // of the model
   const bool holds_last_;
-  const bool exchanges_;                                     // gradients, group by group
-  const bool updates_by_group_;                              // on the exchange's thread
+  const bool exchanges_;         // gradients, group by group
+  const bool updates_by_group_;  // on the exchange's thread
+  const bool waits_;             // instead of computing
+  const std::optional<schedule::SumsBegin> sums_begin_;
+  size_t place_ = 0;                                         // in the order
   std::map<int32_t, Action> first_forward_, last_backward_;  // of an iteration, by stage
 
   int64_t iteration_ = 0;
@@ -258,7 +267,7 @@ Status Performer::iterate(int64_t iteration) {
   wan_wait_ = exposed_ = {};
   clipping_.reset();
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
-  drawing_ = room >= static_cast<int64_t>(order_.size());
+  drawing_ = room >= static_cast<int64_t>(intervals_of_iteration());
   if (exchange_) exchange_->begin_iteration(iteration);
   TRY(kernels_.begin_iteration(iteration));
   TRY(act_all());
@@ -346,6 +355,7 @@ Status Performer::act_all() {
   std::set<Action> sent;
   for (size_t i = 0; i < order_.size(); ++i) {
     const Action& action = order_[i];
+    place_ = i;
     const bool pair =
         next_pair < options_.pairs.size() && options_.pairs[next_pair].forward == action;
     if (sent.erase(action) > 0) continue;
@@ -373,6 +383,7 @@ Status Performer::co_execute(const schedule::Pair& pair) {
   CHECK(!exchange_ || last_backward_.at(backward.stage) != backward, "{} is the last of its stage",
         action::to_text(backward));
   take_waits();
+  TRY(begin_sums());
   const SimTime start = now();
   tell_begin(forward);
   TRY(kernels_.pairs()->co_execute(
@@ -494,6 +505,7 @@ Status Performer::compute(const Action& action) {
   }
   take_waits();
   if (exchange_) exchange_->take_borders();
+  TRY(begin_sums());
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   tell_begin(action);
@@ -556,14 +568,22 @@ Status Performer::reduce(const Action& action) {
   const auto elsewhere = [this](int32_t replica) { return is_beyond_wan(replica); };
   const auto replicas = plan_.replicas_of(plan_.ranks[options_.rank].stage);
   if (std::any_of(replicas.begin(), replicas.end(), elsewhere)) wan_wait_ += now() - start;
+  const auto on_clock = [this](SimTime at) { return SimTime{} + (at - options_.origin); };
+  const std::optional<kernels::Kernels::Summed> really = kernels_.summed();
   draw({.lane = Lane::kCollective,
         .rank = options_.rank,
         .action = action,
         .iteration = iteration_,
-        .start = start,
-        .end = now(),
+        .start = really ? on_clock(really->start) : start,
+        .end = really ? on_clock(really->end) : now(),
         .bytes = kernels::gradient_bytes(plan_, action.stage)});
   return {};
+}
+
+// Where this pass has the beginning of the sums in it.
+Status Performer::begin_sums() {
+  if (!sums_begin_ || sums_begin_->place != place_) return {};
+  return kernels_.sums_begin(sums_begin_->after);
 }
 
 // With overlap all groups have left, and nobody waits for them here.
@@ -710,12 +730,44 @@ void Performer::draw(const Interval& interval) {
 void Performer::draw_compute(const Action& action, int64_t iteration, SimTime start) {
   take_waits();
   if (stops_for_groups(action)) return draw_parts(action, start);
-  draw({.lane = Lane::kCompute,
-        .rank = options_.rank,
-        .action = action,
-        .iteration = iteration,
-        .start = start,
-        .end = now()});
+  const SimTime end = now();
+  draw_pass({.lane = Lane::kCompute,
+             .rank = options_.rank,
+             .action = action,
+             .iteration = iteration,
+             .start = start,
+             .end = end},
+            {}, end - start);
+}
+
+// A pass, or a part of one that began `before` into it. Where devices wait, what it communicates inside
+// stands behind its computation, as the simulator draws it; of a pair it does not.
+void Performer::draw_pass(const trace::Interval& pass, SimDuration before, SimDuration whole) {
+  const auto is_in = [&](const schedule::Pair& pair) {
+    return pair.forward == pass.action || pair.backward == pass.action;
+  };
+  const plan::PassCommunication* inside =
+      waits_ ? schedule::communication_of(plan_.cost_on(options_.rank, pass.action.stage),
+                                          pass.action.kind)
+             : nullptr;
+  if (!drawing_ || !inside || inside->total() == 0_s ||
+      std::any_of(options_.pairs.begin(), options_.pairs.end(), is_in)) {
+    return draw(pass);
+  }
+  schedule::add_pass(schedule::shares_of(*inside, whole), before, pass, trace_.intervals);
+}
+
+// At most, without parts.
+size_t Performer::intervals_of_iteration() const {
+  size_t count = order_.size();
+  for (const Action& action : order_) {
+    if (!waits_ || action::is_communication(action.kind)) continue;
+    const plan::StageCost& cost = plan_.cost_on(options_.rank, action.stage);
+    const plan::PassCommunication* inside = schedule::communication_of(cost, action.kind);
+    if (inside)
+      count += schedule::shares_of(*inside, round_to_ns(inside->total())).communicates.size();
+  }
+  return count;
 }
 
 // As the Graph cuts passes (schedule/exchange_graph.h).
@@ -736,6 +788,7 @@ void Performer::draw_parts(const Action& action, SimTime start) {
   const auto groups = exchange_->groups_of(action.stage);
   const SimTime end = now();
   SimTime begin = start;
+  std::vector<Interval> parts;
   for (int32_t i = 0; i < groups; ++i) {
     const int32_t part = forward ? i : groups - 1 - i;
     const int32_t until = forward ? part + 1 : part;  // the group at whose border it ends
@@ -743,14 +796,20 @@ void Performer::draw_parts(const Action& action, SimTime start) {
                                      [&](const auto& each) { return each.group == until; });
     const bool last = i + 1 == groups;
     const SimTime reached = last || border == borders.end() ? end : border->reached;
-    draw({.lane = Lane::kCompute,
-          .rank = options_.rank,
-          .action = action,
-          .iteration = iteration_,
-          .start = begin,
-          .end = std::max(begin, reached),
-          .part = part});
+    parts.push_back({.lane = Lane::kCompute,
+                     .rank = options_.rank,
+                     .action = action,
+                     .iteration = iteration_,
+                     .start = begin,
+                     .end = std::max(begin, reached),
+                     .part = part});
     begin = last || border == borders.end() ? end : std::max(begin, border->left);
+  }
+  SimDuration whole, before;
+  for (const Interval& part : parts) whole += part.end - part.start;
+  for (const Interval& part : parts) {
+    draw_pass(part, before, whole);
+    before += part.end - part.start;
   }
 }
 

@@ -582,8 +582,11 @@ TEST_F(PerformingVirtually, ARingLastsAsLongAsTheLawSays) {
     plan.cost_source = plan::CostSource::kRoofline;
     plan.wan_transfer.reset();
     plan.boundary = 12_MB;
-    for (plan::Stage& stage : plan.stages) stage.gradients = 120_MB;
     const Seconds law = 4 * (40_MB / 300_GBps + 1_us);
+    for (plan::Stage& stage : plan.stages) {
+      stage.gradients = 120_MB;
+      stage.cost.reduce = law;
+    }
     const auto parts = perform_all(plan);
     ASSERT_EQ(parts.size(), 6u);
     for (const trace::Trace& part : parts) {
