@@ -69,6 +69,48 @@ every = 2
 """
 
 
+# Four pipelines of two positions with two shards each, two in each of two datacenters.
+APART = """
+[model]
+layers = 4
+hidden = 192
+heads = 4
+ffn = 768
+vocabulary = 256
+sequence = 64
+""" + "".join(CLUSTER.format(device="a100-80g", nodes=1).replace('"here"', f'"{name}"') for name in ("lab", "cloud")) + """
+[[cluster.wan]]
+between = ["lab", "cloud"]
+one_way_latency = "2 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 8
+precision = "bf16"
+stack = "STACK"
+[parallelism]
+tensor = 2
+pipeline = 2
+data = 4
+zero = ZERO
+datacenter_per_replica = ["lab", "lab", "cloud", "cloud"]
+[exchange]
+mode = MODE
+[run]
+steps = 4
+"""
+
+
+def sent(path, steps):
+    """By sender, receiver and action without numbers, what crossed links."""
+    found = {}
+    for line in path.read_text().splitlines():
+        e = json.loads(line)
+        if e.get("lane") == "link" and 0 < e["iteration"] <= steps:
+            key = (e["rank"], e["peer"], e["action"].strip("0123456789"))
+            found[key] = found.get(key, 0) + e["bytes"]
+    return found
+
+
 def intervals(path, iteration):
     """How often what happens in an iteration."""
     found = {}
@@ -126,6 +168,17 @@ class PerformedPlans(Case):
         by_law = self.json("simulate", job)["iteration_ns"]
         measured = self.json("simulate", job, "--hardware", "hardware.json")["iteration_ns"]
         self.assertLess(abs(measured / by_law - 1), 0.2)
+
+    def test_bytes_between_datacenters_are_those_of_all_shards(self):
+        for mode, zero, stack, off in [('"dense"', 0, "tombolo", 0), ('"dense"', 1, "tombolo", 0), ('"dense"', 1, "megatron", 0),
+                                       ('"local"\nsteps = 2', 0, "tombolo", 1e-4), ('"sparse"\ndensity = 0.1', 0, "tombolo", 0.02)]:
+            with self.subTest(mode=mode, zero=zero, stack=stack):
+                self.assertEqual(self.train(APART.replace("MODE", mode).replace("ZERO", str(zero)).replace("STACK", stack))["steps"], 4)
+                self.ok("simulate", "run/plan.json", "--iterations", 4, "--out", "predicted.jsonl")
+                predicted, performed = sent(self.folder / "predicted.jsonl", 4), sent(self.folder / "run" / "trace.jsonl", 4)
+                self.assertEqual(set(predicted), set(performed))
+                for key, size in predicted.items():
+                    self.assertLessEqual(abs(performed[key] - size), off * size, key)
 
     @needs("mpirun", "openmpi-bin")
     def test_mpirun(self):
