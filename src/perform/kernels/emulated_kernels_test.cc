@@ -169,6 +169,39 @@ TEST_F(Emulated, AnotherChunkOfGradientsIsNoticed) {
   EXPECT_THAT(status.error().text(), HasSubstr("iteration 3, step 0: differs at byte 0"));
 }
 
+// 120 MB over two replicas on one node, 300 GBps and 1 us: 2 x (60 MB / 300 GBps + 1 us) = 402 us.
+TEST_F(Emulated, GradientsGoAroundARingWhereThePlanGivesItTheTime) {
+  plan::Plan plan = make_test_plan({.replicas = 2});
+  EXPECT_FALSE(sums_in_a_ring(plan, 0)) << "its time is imagined";
+  plan.cost_source = plan::CostSource::kRoofline;
+  plan.stages[0].gradients = 120_MB;
+  plan.stages[0].cost.reduce = 402_us;
+  EXPECT_TRUE(sums_in_a_ring(plan, 0));
+  plan.stages[0].cost.reduce = 350_us;
+  EXPECT_FALSE(sums_in_a_ring(plan, 0)) << "it would last longer";
+  plan.stages[0].cost.reduce = 402_us;
+  plan.stages[0].cost.reduce_hidden = 1_us;
+  EXPECT_FALSE(sums_in_a_ring(plan, 0)) << "it begins beside a pass";
+  plan.stages[0].cost.reduce_hidden = 0_s;
+  plan.parallelism.zero = 1;
+  EXPECT_FALSE(sums_in_a_ring(plan, 0)) << "parameters move as well";
+}
+
+TEST_F(Emulated, WhenASumBeganIsSaidInTwoNumbers) {
+  plan::Plan plan = make_test_plan({.replicas = 2, .reduce = "3 ms"});
+  VirtualNetwork network([](int32_t, int32_t) { return link::LinkShape{}; });
+  ManualClock clock;
+  VirtualMessenger messenger(network, 0, clock), other(network, 1, clock);
+  EmulatedKernels kernels(plan, 0, clock);
+  ASSERT_TRUE(kernels.join_replicas({.ranks = {0, 1}, .own = 0, .messenger = &messenger}));
+  ASSERT_TRUE(kernels.begin_iteration(3));
+  ASSERT_TRUE(other.send(0, {3, kReplicaTensor}, Payload(8)));
+  const Status status = kernels.reduce_gradients(0);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().text(),
+              HasSubstr("rank 1 sent 8 bytes where it says when its sum of gradients began"));
+}
+
 TEST_F(Emulated, EqualReplicasHaveEqualDigests) {
   ManualClock clock;
   EmulatedKernels one(plan_, 0, clock), other(plan_, 0, clock);
