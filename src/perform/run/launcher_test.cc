@@ -39,15 +39,25 @@ TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
     return plan;
   };
   plan::Plan plan = computed(make_test_plan({}));
-  plan.parallelism.zero = 2;
-  EXPECT_THAT(complaint(plan),
-              HasSubstr("parallelism.zero = 2: can be predicted but not performed"));
-  plan = computed(make_test_plan({}));
-  plan.parallelism.tensor = 2;
-  for (layout::Placement& rank : plan.ranks) rank.shards = 2;
-  for (cluster::Datacenter& each : plan.cluster.datacenters) each.devices_per_node = 2;
-  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.tensor = 2: can be predicted but not"));
-  EXPECT_THAT(complaint(plan), HasSubstr("tensor = 1"));
+  plan.parallelism.expert = 2;
+  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.expert = 2: can be predicted, not trained"));
+  EXPECT_THAT(complaint(plan), HasSubstr("expert = 1, or device = \"emulated:NAME\""));
+}
+
+TEST(CheckPerformable, RefusesZeroOfReplicasWhosePassesDiffer) {
+  plan::Plan plan = make_test_plan({.replicas = 2});
+  for (cluster::Datacenter& each : plan.cluster.datacenters)
+    each.device.kind = cluster::DeviceKind::kCpu;
+  const int64_t all = plan.training.global_batch / plan.training.micro_batch;
+  for (const int64_t zero : {2, 3}) {
+    plan.parallelism.zero = zero;
+    plan.parallelism.microbatches_per_replica = {};
+    EXPECT_EQ(complaint(plan), "performable");
+    plan.parallelism.microbatches_per_replica = {all - 1, 1};
+    EXPECT_THAT(complaint(plan),
+                HasSubstr(fmt::format("parallelism.zero = {}: replicas meet", zero)));
+    EXPECT_THAT(complaint(plan), HasSubstr("microbatches_per_replica"));
+  }
 }
 
 TEST(CheckPerformable, TakesEveryLayoutOnEmulatedDevices) {

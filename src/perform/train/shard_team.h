@@ -2,7 +2,7 @@
 //
 // Tensor and context parallelism cut every layer, so their shards meet several times in each. One process
 // for all of them lets them meet in memory, and the rank stays what the Plan, the schedule and a restart
-// see: one actor (docs/decisions/0063-shards-are-threads-of-a-rank.md).
+// see: one actor (docs/decisions/0065-shards-compute-as-threads-of-a-rank.md).
 //
 //   ShardTeam team(2);
 //   team.run([&](int32_t shard) { part[shard] = half(shard); team.meet(); use(part[1 - shard]); });
