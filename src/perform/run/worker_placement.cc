@@ -66,6 +66,22 @@ Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
   return {};
 }
 
+std::string note_on_nodes(const plan::Plan& plan) {
+  const std::string& first = plan.ranks.front().datacenter;
+  const auto is_elsewhere = [&](const layout::Placement& each) { return each.datacenter != first; };
+  if (std::none_of(plan.ranks.begin(), plan.ranks.end(), is_elsewhere)) return {};
+  for (const layout::Placement& rank : plan.ranks) {
+    for (int64_t shard = 1; shard < rank.shards; ++shard) {
+      if (plan.place_of(rank.rank, shard).node == rank.node) continue;
+      return fmt::format(
+          "rank {} has shards on several nodes and is one process on the first of them: between "
+          "datacenters it has the line of one node, where the prediction has those of all",
+          rank.rank);
+    }
+  }
+  return {};
+}
+
 Result<std::string> own_address(const std::optional<cluster::Islands>& islands) {
   if (!islands) return std::string("127.0.0.1");
   for (const cluster::Host& host : islands->hosts) {

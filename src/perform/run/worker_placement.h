@@ -36,6 +36,10 @@ Result<std::vector<WorkerPlacement>> worker_placements_of(
 Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
                    const std::string& launcher);
 
+// That shards of a rank lie on several nodes, whose lines between datacenters one process does not have all; empty:
+// nothing is left out.
+std::string note_on_nodes(const plan::Plan& plan);
+
 // The address of the host in whose namespace this process runs: loopback without islands, the first
 // host's unless somebody went elsewhere. Unusable outside of all of them.
 Result<std::string> own_address(const std::optional<cluster::Islands>& islands);

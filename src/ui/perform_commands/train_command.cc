@@ -13,6 +13,7 @@
 #include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "perform/run/supervisor.h"
+#include "perform/run/worker_placement.h"
 #include "perform/weights/weight_folder.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/compare.h"
@@ -361,6 +362,9 @@ Status train(const TrainOptions& options, std::ostream& out) {
   ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
   line.note(fmt::format("predicted iteration: {} (stage times: {})",
                         brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
+  if (islands) {
+    if (const std::string note = run::note_on_nodes(plan); !note.empty()) line.note(note);
+  }
 
   // A launcher may well send several signals, when it wants one thing.
   StopSignals signals(launched ? SecondSignal::kIgnored : SecondSignal::kEnds);
