@@ -51,7 +51,7 @@ class Messages(Case):
     def test_what_is_not_there_yet_is_refused_by_name(self):
         job = self.job("pipeline = 3", "pipeline = 3\nzero = 2")
         self.ok("simulate", job)
-        self.refused(2, ["parallelism.zero = 2: can be predicted but not performed yet"], "train", job)
+        self.refused(2, ["can be predicted but not run here"], "train", job)
         job = self.job('schedule = "gpipe"', 'schedule = "chimera"')
         self.refused(2, ['schedule = "chimera"', 'one of gpipe, 1f1b'], "simulate", job)
 

@@ -202,7 +202,7 @@ class Plan(Case):
             self.assertEqual(simulated["violations"], [])
             self.assertAlmostEqual(simulated["iteration_ns"] * 1e-9, best["iteration_s"], places=9)
             self.assertAlmostEqual(simulated["peak_memory_bytes"] / best["memory_bytes"], 1, delta=0.01)
-        self.refused(2, ["can be predicted but not performed yet"], "train", "plan.json")
+        self.refused(2, ["can be predicted but not run here"], "train", "plan.json")
 
     def test_other_files_are_refused(self):
         self.refused(2, ["neither .json nor .toml"], "plan", EXAMPLE, "--out", "plan.txt")
