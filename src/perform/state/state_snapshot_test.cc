@@ -122,6 +122,8 @@ TEST(KeptStatesOfManyHosts, AreChosenByWhatEveryStageCanSupply) {
   // Where replicas shard the optimizer's state, every rank has a part of its own.
   plan::Plan sharded = plan;
   sharded.parallelism.zero = 1;
+  for (cluster::Datacenter& each : sharded.cluster.datacenters)
+    each.device.kind = cluster::DeviceKind::kCpu;  // emulated ones have no such state
   kept = {of(0, 1, 5), of(1, 1, 5), of(2, 1, 5)};
   EXPECT_TRUE(choose_kept(kept, plan, 1));
   EXPECT_FALSE(choose_kept(kept, sharded, 1)) << "rank 3 is lost";
