@@ -36,8 +36,8 @@ class Shards(Case):
             self.assertLess(abs(one[step] - other[step]) / one[step], 1e-5, f"{why}, step {step}")
         self.assertLess(one[30], one[1] - 0.5)  # it learns
 
-    def check(self, jobs, model=""):
-        one = self.losses(tiny(1, model=model), "one")
+    def check(self, jobs, model="", kv_heads=2):
+        one = self.losses(tiny(1, model=model).replace("kv_heads = 2", f"kv_heads = {kv_heads}"), "one")
         for number, (why, job) in enumerate(jobs):
             self.assert_close(one, self.losses(job, f"cut-{number}"), why)
 
@@ -45,6 +45,10 @@ class Shards(Case):
     def test_shards_equal_one_process(self):
         self.check([(degrees, sharded(tiny(1), degrees)) for degrees in
                     ("tensor = 2", "tensor = 2, sequence_parallel = true", "context = 2")])
+
+    @needs_torch
+    def test_four_shards_equal_one_process(self):
+        self.check([("tensor = 4", sharded(tiny(1), "tensor = 4").replace("kv_heads = 2", "kv_heads = 4"))], kv_heads=4)
 
     @needs_torch
     def test_shards_of_a_pipeline_of_replicas_equal_one_process(self):
@@ -65,22 +69,53 @@ class Shards(Case):
                     ("tensor degrees by stage", sharded(tiny(2), "tensor = 2").replace("tensor = 2", "tensor_per_stage = [2, 1]")),
                     ("gradients over the WAN", apart)])
 
-    @needs_torch
-    def test_zero_equals_one_process(self):
+    def check_zero(self, zero):
         clipped = "[optimizer]\nclip_norm = 0.5"
         tied = "tied_embeddings = true\n"
-        for zero in (1, 2, 3):
-            more = f"data = 2\nzero = {zero}\n"
-            one = self.losses(tiny(1, model=tied).replace("[optimizer]", clipped), f"one-{zero}")
-            jobs = [("alone", sharded(tiny(1, model=tied), "tensor = 1", data=2)),
-                    ("pipeline, recomputed", sharded(tiny(2, model=tied, training='recompute = "full"'), "tensor = 1", data=2)),
-                    ("halves, tensor", sharded(tiny(2, "zb-h1", model=tied), "tensor = 2", data=2)),
-                    ("chunks", sharded(tiny(2, "interleaved", model=tied).replace("[parallelism]", "[parallelism]\nvirtual_stages = 2"),
-                                       "tensor = 1", data=2))]
-            for number, (why, job) in enumerate(jobs):
-                job = job.replace("data = 2\n", more).replace("[optimizer]", clipped)
-                job = job.replace("[run]\n", "[run]\ncompare_replicas_every = 1\n")
-                self.assert_close(one, self.losses(job, f"zero-{zero}-{number}"), f"zero {zero}, {why}")
+        one = self.losses(tiny(1, model=tied).replace("[optimizer]", clipped), "one")
+        jobs = [("alone", sharded(tiny(1, model=tied), "tensor = 1", data=2)),
+                ("pipeline, recomputed", sharded(tiny(2, model=tied, training='recompute = "full"'), "tensor = 1", data=2)),
+                ("halves, tensor", sharded(tiny(2, "zb-h1", model=tied), "tensor = 2", data=2)),
+                ("chunks", sharded(tiny(2, "interleaved", model=tied).replace("[parallelism]", "[parallelism]\nvirtual_stages = 2"),
+                                   "tensor = 1", data=2))]
+        for number, (why, job) in enumerate(jobs):
+            job = job.replace("data = 2\n", f"data = 2\nzero = {zero}\n").replace("[optimizer]", clipped)
+            job = job.replace("[run]\n", "[run]\ncompare_replicas_every = 1\n")
+            self.assert_close(one, self.losses(job, f"zero-{number}"), f"zero {zero}, {why}")
+
+    @needs_torch
+    def test_zero_1_equals_one_process(self):
+        self.check_zero(1)
+
+    @needs_torch
+    def test_zero_2_equals_one_process(self):
+        self.check_zero(2)
+
+    @needs_torch
+    def test_zero_3_equals_one_process(self):
+        self.check_zero(3)
+
+    @needs_torch
+    def test_a_trace_has_what_shards_spend_on_each_other(self):
+        def kinds(degrees, zero=0):
+            job = sharded(tiny(1, steps=3), degrees, data=2).replace("data = 2\n", f"data = 2\nzero = {zero}\n")
+            self.ok("train", self.write("job.toml", job), "--out", "run")
+            passes, found = {}, {}
+            for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines():
+                entry = json.loads(line)
+                name = entry.get("action", "").strip("0123456789@.")
+                if name in ("F", "B") and entry["iteration"] > 0:
+                    passes[name] = passes.get(name, 0) + 1
+                if name in ("TP", "CP", "DP") and entry["iteration"] > 0:
+                    self.assertLess(entry["start_ns"], entry["end_ns"])
+                    found[name] = found.get(name, 0) + 1
+            self.assertEqual(passes, {"F": 12, "B": 12})  # 2 replicas, 2 microbatches, 3 iterations
+            return found
+
+        self.assertEqual(kinds("tensor = 1"), {})
+        self.assertEqual(kinds("tensor = 2"), {"TP": 24})
+        self.assertEqual(kinds("tensor = 2, context = 2"), {"TP": 24, "CP": 24})
+        self.assertEqual(set(kinds("tensor = 1", zero=3)), {"DP"})
 
     @needs_torch
     def test_zero_refuses_orders_that_differ(self):

@@ -23,6 +23,7 @@
 #include "base/file_digest.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "spec/plan/stage_cost.h"
 
 namespace tombolo::kernels {
 
@@ -156,6 +157,10 @@ class Kernels {
     SimTime start, end;
   };
   virtual std::optional<Summed> summed() const { return std::nullopt; }
+
+  // What the last pass spent on communication inside it: of shards with each other, of replicas that share out
+  // parameters or gradients. Nothing: it communicates nothing, or who waits has it from the Plan.
+  virtual std::optional<plan::PassCommunication> communicated() const { return std::nullopt; }
 
   // On the ranks that Plan::other_end names, once between the last gradient of the iteration and its
   // norm and first update: the gradient of this rank's copy of a tied embedding; and the other rank's,

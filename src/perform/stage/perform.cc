@@ -32,6 +32,12 @@ using trace::Lane;
 constexpr int64_t kEvaluationWindow = 16;
 constexpr int64_t kSkippedMax = 10;  // updates in a row that may be left out
 
+bool is_pass(ActionKind kind) {
+  return kind == ActionKind::kForward || kind == ActionKind::kRecompute ||
+         kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput ||
+         kind == ActionKind::kBackwardWeight;
+}
+
 void check_rank(const plan::Plan& plan, int32_t rank) {
   CHECK(rank >= 0 && static_cast<size_t>(rank) < plan.ranks.size(), "rank {} of a Plan for {}",
         rank, plan.ranks.size());
@@ -740,16 +746,18 @@ void Performer::draw_compute(const Action& action, int64_t iteration, SimTime st
             {}, end - start);
 }
 
-// A pass, or a part of one that began `before` into it. Where devices wait, what it communicates inside
-// stands behind its computation, as the simulator draws it; of a pair it does not.
+// A pass, or a part of one that began `before` into it. What it communicates inside stands behind its
+// computation, as the simulator draws it: as planned where devices wait, else as measured; of a pair it does not.
 void Performer::draw_pass(const trace::Interval& pass, SimDuration before, SimDuration whole) {
   const auto is_in = [&](const schedule::Pair& pair) {
     return pair.forward == pass.action || pair.backward == pass.action;
   };
+  const std::optional<plan::PassCommunication> measured =
+      pass.iteration > 0 && is_pass(pass.action.kind) ? kernels_.communicated() : std::nullopt;
   const plan::PassCommunication* inside =
       waits_ ? schedule::communication_of(plan_.cost_on(options_.rank, pass.action.stage),
                                           pass.action.kind)
-             : nullptr;
+             : (measured ? &*measured : nullptr);
   if (!drawing_ || !inside || inside->total() == 0_s ||
       std::any_of(options_.pairs.begin(), options_.pairs.end(), is_in)) {
     return draw(pass);
@@ -760,6 +768,7 @@ void Performer::draw_pass(const trace::Interval& pass, SimDuration before, SimDu
 // At most, without parts.
 size_t Performer::intervals_of_iteration() const {
   size_t count = order_.size();
+  if (kernels_.communicated()) count *= 4;  // tensor, context and data of each
   for (const Action& action : order_) {
     if (!waits_ || action::is_communication(action.kind)) continue;
     const plan::StageCost& cost = plan_.cost_on(options_.rank, action.stage);

@@ -13,6 +13,7 @@
 // shards meet twice.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,11 @@ class ShardCollectives {
     return axis == ShardAxis::kTensor ? shard % degrees_.tensor : shard / degrees_.tensor;
   }
 
+  // How long the first shard was in collectives since restart_watch(), waiting for others included. Not within
+  // ShardTeam::run().
+  std::chrono::nanoseconds spent(ShardAxis axis) const { return spent_[static_cast<size_t>(axis)]; }
+  void restart_watch() { spent_[0] = spent_[1] = {}; }
+
   // --- of the group of `shard`, without gradients
   at::Tensor sum(ShardAxis axis, int32_t shard, const at::Tensor& part);
   at::Tensor largest(ShardAxis axis, int32_t shard, const at::Tensor& part);
@@ -67,13 +73,15 @@ class ShardCollectives {
     at::Tensor given;
     at::Tensor common;  // of the first of a group: what all will get
   };
+  class Watch;
   std::vector<int32_t> group_of(ShardAxis axis, int32_t shard) const;
   template <class Combine>
   at::Tensor combine(ShardAxis axis, int32_t shard, const at::Tensor& part, const Combine& two);
 
   ShardTeam& team_;
   const ShardDegrees degrees_;
-  std::vector<Slot> slots_;  // by shard
+  std::vector<Slot> slots_;                 // by shard
+  std::chrono::nanoseconds spent_[2] = {};  // by axis
 };
 
 // A shard's place in a layer: with whom it computes, and which rows are its own.

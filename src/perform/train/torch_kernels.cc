@@ -1,6 +1,7 @@
 #include "perform/train/torch_kernels.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -116,6 +117,7 @@ class TorchKernels : public kernels::Kernels {
   Result<std::optional<double>> gradient_squares() override;
   void scale_gradients(double factor) override { gradient_factor_ = factor; }
   Status update(int32_t stage) override;
+  std::optional<plan::PassCommunication> communicated() const override;
   std::optional<double> loss() const override { return loss_; }
   int64_t state_bytes() const override { return state_bytes_; }
 
@@ -149,6 +151,7 @@ class TorchKernels : public kernels::Kernels {
   Status sum_tied_copies();
   Status exchange(std::span<double> numbers, std::span<const int32_t> owners);
   Status gather_parameters(Held& held);
+  void begin_pass();
   Status need_values(Held& held);
   void drop_values(Held& held);
   Status end_backward(Held& held);
@@ -174,7 +177,8 @@ class TorchKernels : public kernels::Kernels {
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
   const std::unique_ptr<DeviceStream> stream_ = cpu_stream();
-  std::unique_ptr<ShardTeam> team_;  // none where a stage has one shard
+  std::chrono::nanoseconds replicas_spent_ = {};  // in the last pass, on what they share out
+  std::unique_ptr<ShardTeam> team_;               // none where a stage has one shard
   std::unique_ptr<ShardCollectives> collectives_;
   TorchGroups groups_;  // the last one: it speaks of the others
 };
@@ -315,9 +319,40 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
 
 // --- what replicas share out (ZeRO) --------------------------------------------------------------
 
+// Measured from here on (communicated()).
+void TorchKernels::begin_pass() {
+  replicas_spent_ = {};
+  if (collectives_) collectives_->restart_watch();
+}
+
+std::optional<plan::PassCommunication> TorchKernels::communicated() const {
+  if (!collectives_ && (plan_.parallelism.zero < 2 || !group_)) return std::nullopt;
+  const auto time = [](std::chrono::nanoseconds spent) {
+    return Seconds{std::chrono::duration<double>(spent).count()};
+  };
+  plan::PassCommunication spent{.data = time(replicas_spent_)};
+  if (!collectives_) return spent;
+  spent.tensor = time(collectives_->spent(ShardAxis::kTensor));
+  spent.context = time(collectives_->spent(ShardAxis::kContext));
+  return spent;
+}
+
+// Adds to a time what passes until the end of the scope.
+class AddTime {
+ public:
+  explicit AddTime(std::chrono::nanoseconds& to) : to_(to) {}
+  ~AddTime() { to_ += std::chrono::steady_clock::now() - start_; }
+  AddTime(const AddTime&) = delete;
+
+ private:
+  std::chrono::nanoseconds& to_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 // ZeRO-3: a stage has all values while a pass computes with it, and from an update to the first pass after it.
 Status TorchKernels::need_values(Held& held) {
   if (held.whole) return {};
+  const AddTime time(replicas_spent_);
   held.state.restore_shared();
   held.whole = true;
   std::vector<ReplicaGroup::Owned> owned;
@@ -344,6 +379,7 @@ Status TorchKernels::end_backward(Held& held) {
 
 // Each replica gets the sum of what it updates, and no gradient of the others stays.
 Status TorchKernels::scatter_gradients(Held& held) {
+  const AddTime time(replicas_spent_);
   measure_state();
   std::vector<Parameter>& parameters = held.state.module().parameters();
   const std::vector<int32_t>& owners = held.state.owners();
@@ -414,6 +450,7 @@ Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) c
 Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
   return guarded("computing a forward pass", [&]() -> Result<Payload> {
     Held& own = held(stage);
+    begin_pass();
     InFlight kept = TRY(input_of(own, input, microbatch));
     at::AutoGradMode grad_mode(!own.drops);
     TRY(need_values(own));
@@ -449,6 +486,7 @@ Result<InFlight*> TorchKernels::in_flight(Held& held, int64_t microbatch, const 
 Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   return guarded("computing a forward pass again", [&]() -> Status {
     Held& own = held(stage);
+    begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
     TRY(need_values(own));
     if (!kept->has_output()) TRY(run(own, microbatch, *kept));
@@ -492,6 +530,7 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
 Result<Payload> TorchKernels::backward(int32_t stage, int64_t microbatch, Payload output_gradient) {
   return guarded("computing a backward pass", [&]() -> Result<Payload> {
     Held& own = held(stage);
+    begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
     own.in_flight.erase(microbatch);
@@ -504,6 +543,7 @@ Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
                                              Payload output_gradient) {
   return guarded("computing the gradient of an input", [&]() -> Result<Payload> {
     Held& own = held(stage);
+    begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
     for (Pass& pass : kept->shards) pass.gradients->defer();
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
@@ -516,6 +556,7 @@ Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
 Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
   return guarded("computing the gradients of weights", [&]() -> Status {
     Held& own = held(stage);
+    begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "gradients of weights"));
     if (kept->has_output()) {
       return failed(
