@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "perform/kernels/kernels.h"
+#include "perform/train/add_time.h"
 
 namespace tombolo::train {
 namespace {
@@ -48,21 +49,6 @@ std::vector<int32_t> ShardCollectives::group_of(ShardAxis axis, int32_t shard) c
   return group;
 }
 
-// Of the first shard alone.
-class ShardCollectives::Watch {
- public:
-  Watch(ShardCollectives& of, ShardAxis axis, int32_t shard)
-      : spent_(shard == 0 ? &of.spent_[static_cast<size_t>(axis)] : nullptr) {}
-  ~Watch() {
-    if (spent_) *spent_ += std::chrono::steady_clock::now() - start_;
-  }
-  Watch(const Watch&) = delete;
-
- private:
-  std::chrono::nanoseconds* const spent_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 // The first of a group makes room for the result, of which each computes a share. A slot is its owner's
 // again once all have met for the second time.
 template <class Combine>
@@ -70,7 +56,7 @@ at::Tensor ShardCollectives::combine(ShardAxis axis, int32_t shard, const at::Te
                                      const Combine& two) {
   const std::vector<int32_t> group = group_of(axis, shard);
   if (group.size() == 1) return part;
-  const Watch watch(*this, axis, shard);
+  const AddTime time(watched(axis, shard));
   Slot& own = slots_[static_cast<size_t>(shard)];
   own.given = part.contiguous();
   if (shard == group.front()) own.common = at::empty_like(own.given);
@@ -106,7 +92,7 @@ at::Tensor ShardCollectives::gather(ShardAxis axis, int32_t shard, const at::Ten
   const at::NoGradGuard no_gradients;
   const std::vector<int32_t> group = group_of(axis, shard);
   if (group.size() == 1) return part;
-  const Watch watch(*this, axis, shard);
+  const AddTime time(watched(axis, shard));
   Slot& own = slots_[static_cast<size_t>(shard)];
   if (shard == group.front()) {
     std::vector<int64_t> shape = part.sizes().vec();
@@ -130,7 +116,7 @@ at::Tensor ShardCollectives::scatter(ShardAxis axis, int32_t shard, const at::Te
   const at::NoGradGuard no_gradients;
   const std::vector<int32_t> group = group_of(axis, shard);
   if (group.size() == 1) return whole;
-  const Watch watch(*this, axis, shard);
+  const AddTime time(watched(axis, shard));
   Slot& own = slots_[static_cast<size_t>(shard)];
   own.given = whole;
   team_.meet();

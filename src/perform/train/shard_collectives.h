@@ -73,7 +73,9 @@ class ShardCollectives {
     at::Tensor given;
     at::Tensor common;  // of the first of a group: what all will get
   };
-  class Watch;
+  std::chrono::nanoseconds* watched(ShardAxis axis, int32_t shard) {
+    return shard == 0 ? &spent_[static_cast<size_t>(axis)] : nullptr;
+  }
   std::vector<int32_t> group_of(ShardAxis axis, int32_t shard) const;
   template <class Combine>
   at::Tensor combine(ShardAxis axis, int32_t shard, const at::Tensor& part, const Combine& two);

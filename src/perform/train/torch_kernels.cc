@@ -11,6 +11,7 @@
 #include "perform/kernels/messenger.h"
 #include "perform/stage/perform.h"
 #include "perform/state/checkpoint.h"
+#include "perform/train/add_time.h"
 #include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
@@ -153,6 +154,7 @@ class TorchKernels : public kernels::Kernels {
   Status gather_parameters(Held& held);
   void begin_pass();
   Status need_values(Held& held);
+  Status gather_values(Held& held);
   void drop_values(Held& held);
   Status end_backward(Held& held);
   Status scatter_gradients(Held& held);
@@ -337,22 +339,15 @@ std::optional<plan::PassCommunication> TorchKernels::communicated() const {
   return spent;
 }
 
-// Adds to a time what passes until the end of the scope.
-class AddTime {
- public:
-  explicit AddTime(std::chrono::nanoseconds& to) : to_(to) {}
-  ~AddTime() { to_ += std::chrono::steady_clock::now() - start_; }
-  AddTime(const AddTime&) = delete;
-
- private:
-  std::chrono::nanoseconds& to_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 // ZeRO-3: a stage has all values while a pass computes with it, and from an update to the first pass after it.
 Status TorchKernels::need_values(Held& held) {
   if (held.whole) return {};
-  const AddTime time(replicas_spent_);
+  const AddTime time(&replicas_spent_);
+  return gather_values(held);
+}
+
+// From who updates them.
+Status TorchKernels::gather_values(Held& held) {
   held.state.restore_shared();
   held.whole = true;
   std::vector<ReplicaGroup::Owned> owned;
@@ -379,7 +374,7 @@ Status TorchKernels::end_backward(Held& held) {
 
 // Each replica gets the sum of what it updates, and no gradient of the others stays.
 Status TorchKernels::scatter_gradients(Held& held) {
-  const AddTime time(replicas_spent_);
+  const AddTime time(&replicas_spent_);
   measure_state();
   std::vector<Parameter>& parameters = held.state.module().parameters();
   const std::vector<int32_t>& owners = held.state.owners();
@@ -403,10 +398,7 @@ Status TorchKernels::scatter_gradients(Held& held) {
     part.copy_(value.grad());
     parameters[i].value.mutable_grad() = at::Tensor();
     if (owners[i] != replica_) continue;
-    if (held.sums[i].defined()) {
-      // What was summed before is added once, to the sum of all.
-      part.add_(held.sums[i]);
-    }
+    if (held.sums[i].defined()) part.add_(held.sums[i]);  // of microbatches before, once
     held.sums[i] = part;
   }
   held.unsummed = 0;
@@ -730,15 +722,10 @@ Status TorchKernels::exchange(std::span<double> numbers, std::span<const int32_t
   return {};
 }
 
-// A profile of one rank has no group, and no others to hear from.
+// After an update. A profile of one rank has no group, and no others to hear from.
 Status TorchKernels::gather_parameters(Held& held) {
-  held.state.restore_shared();
-  std::vector<ReplicaGroup::Owned> owned;
-  for (const StageState::Shared& each : held.state.shared())
-    owned.push_back({each.values, static_cast<size_t>(each.owner)});
-  if (owned.empty() || !group_) return {};
-  held.whole = true;
-  TRY(group_->gather(owned));
+  if (held.state.owners().empty() || !group_) return {};
+  TRY(gather_values(held));
   held.state.module().refresh_copies();
   return {};
 }
