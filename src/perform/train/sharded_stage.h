@@ -2,7 +2,7 @@
 //
 // The stage's own parameters, gradients and optimizer state stay whole: shards compute with views of them,
 // and all that is not a pass (updates, sums among replicas, norms, checkpoints, digests) sees what it sees
-// of a stage that nobody cut. A checkpoint does not know how many shards there were.
+// of an uncut stage. A checkpoint does not know how many shards there were.
 //
 // Gradients: the first shard that has a part of a parameter adds to that part of the whole gradient, others
 // that have the same part to a copy of their own; fold() adds the copies, in the order of shards.

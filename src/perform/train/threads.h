@@ -16,7 +16,7 @@ namespace tombolo::train {
 // than a quarter faster. `seconds` measures a number of threads.
 int64_t choose_threads(int64_t most, const std::function<double(int64_t threads)>& seconds);
 
-// As [run].threads says: left out 1, and 0 as the measurement says, up to a share of the cores that
+// Of each shard of the rank. As [run].threads says: left out 1, and 0 as the measurement says, up to a share of the cores that
 // this process may use. Some tenths of a second where it measures. Process-wide: sets them, too.
 int64_t use_threads(const plan::Plan& plan, int32_t rank);
 

@@ -25,7 +25,7 @@ class TorchGroups final : public kernels::ParameterGroups {
   // never be ready.
   StageModule::Need need(int32_t stage) const;
   void begin_backward(int32_t stage);
-  // `all_are_there`: gradients were added where autograd tells nobody (sharded_stage.h), and are complete.
+  // `all_are_there`: gradients were added without autograd (sharded_stage.h), and are complete.
   Status end_backward(int32_t stage, bool all_are_there = false);
   Status compute(int32_t stage, WeightGradients& gradients);
 
