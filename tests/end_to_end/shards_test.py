@@ -12,6 +12,8 @@ from program import BUILD, GUARD_S, Case, needs_torch
 from training_test import GPT2, pipelines_apart, tiny
 
 QWEN3 = 'qk_norm = true\nqkv_bias = true\n'
+MIXTURE = "experts = {count = 4, per_token = 2, ffn = 48}\n"
+QWEN2_MOE = "experts = {count = 6, per_token = 3, ffn = 32, shared_ffn = 48, shared_gate = true, every = 2}\nqkv_bias = true\n"
 OLMO2 = 'input_norms = false\noutput_norms = true\nwhole_qk_norm = true\n'
 
 
@@ -69,6 +71,26 @@ class Shards(Case):
                     ("tensor degrees by stage", sharded(tiny(2), "tensor = 2").replace("tensor = 2", "tensor_per_stage = [2, 1]")),
                     ("gradients over the WAN", apart)])
 
+    @needs_torch
+    def test_experts_equal_one_process(self):
+        def experts(job, degrees, zero=0):
+            return sharded(job, degrees, data=2).replace("data = 2\n", f"data = 2\nexpert = 2\nzero = {zero}\n")
+
+        def mixture(pipeline, **more):
+            return tiny(pipeline, model=MIXTURE, **more).replace("[optimizer]", "[optimizer]\nclip_norm = 0.5").replace(
+                "[run]\n", "[run]\ncompare_replicas_every = 1\n")
+
+        one = self.losses(mixture(1), "one")
+        jobs = [("tensor 2", sharded(mixture(1), "tensor = 2, sequence_parallel = true")),
+                ("context 2", sharded(mixture(1), "context = 2").replace("[parallelism]\n", "[parallelism]\nexpert = 2\n")),
+                ("expert 2", experts(mixture(1), "tensor = 1")),
+                ("pipeline, recomputed", experts(mixture(2, training='recompute = "full"'), "tensor = 1")),
+                ("halves, tensor, context", experts(mixture(2, schedule="zb-h1"), "tensor = 2, context = 2, sequence_parallel = true")
+                 .replace("expert = 2", "expert = 4"))]
+        jobs += [(f"zero {zero}", experts(mixture(2), "tensor = 1", zero)) for zero in (1, 2, 3)]
+        for number, (why, job) in enumerate(jobs):
+            self.assert_close(one, self.losses(job, f"experts-{number}"), why)
+
     def check_zero(self, zero):
         clipped = "[optimizer]\nclip_norm = 0.5"
         tied = "tied_embeddings = true\n"
@@ -97,8 +119,8 @@ class Shards(Case):
 
     @needs_torch
     def test_a_trace_has_what_shards_spend_on_each_other(self):
-        def kinds(degrees, zero=0):
-            job = sharded(tiny(1, steps=3), degrees, data=2).replace("data = 2\n", f"data = 2\nzero = {zero}\n")
+        def kinds(degrees, zero=0, model=""):
+            job = sharded(tiny(1, steps=3, model=model), degrees, data=2).replace("data = 2\n", f"data = 2\nzero = {zero}\n")
             self.ok("train", self.write("job.toml", job), "--out", "run")
             passes, found = {}, {}
             for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines():
@@ -106,7 +128,7 @@ class Shards(Case):
                 name = entry.get("action", "").strip("0123456789@.")
                 if name in ("F", "B") and entry["iteration"] > 0:
                     passes[name] = passes.get(name, 0) + 1
-                if name in ("TP", "CP", "DP") and entry["iteration"] > 0:
+                if name in ("TP", "CP", "EP", "DP") and entry["iteration"] > 0:
                     self.assertLess(entry["start_ns"], entry["end_ns"])
                     found[name] = found.get(name, 0) + 1
             self.assertEqual(passes, {"F": 12, "B": 12})  # 2 replicas, 2 microbatches, 3 iterations
@@ -116,11 +138,27 @@ class Shards(Case):
         self.assertEqual(kinds("tensor = 2"), {"TP": 24})
         self.assertEqual(kinds("tensor = 2, context = 2"), {"TP": 24, "CP": 24})
         self.assertEqual(set(kinds("tensor = 1", zero=3)), {"DP"})
+        self.assertEqual(kinds("expert = 2", model=MIXTURE), {"EP": 24})
+        self.assertEqual(kinds("tensor = 2, expert = 2", model=MIXTURE), {"TP": 24, "EP": 24})
 
     @needs_torch
     def test_zero_refuses_orders_that_differ(self):
         job = sharded(tiny(1), "tensor = 1", data=2).replace("data = 2\n", "data = 2\nzero = 3\nmicrobatches_per_replica = [3, 1]\n")
         self.refused(2, ["zero = 3", "microbatches_per_replica"], "train", self.write("uneven.toml", job))
+
+    @needs_torch
+    def test_experts_refuse_what_they_cannot_meet_in(self):
+        def expert(job, degrees="expert = 2", data=2):
+            return sharded(job, degrees, data)
+
+        one = tiny(1, model=MIXTURE)
+        uneven = expert(one).replace("data = 2\n", "data = 2\nmicrobatches_per_replica = [3, 1]\n")
+        self.refused(2, ["expert = 2", "microbatches_per_replica"], "train", self.write("uneven.toml", uneven))
+        apart = pipelines_apart(expert(tiny(2, model=MIXTURE), data=1)).replace("data = 1\n", "")
+        apart = apart.replace("devices_per_node = 1\n", "")
+        self.refused(2, ["expert = 2", "several datacenters"], "train", self.write("apart.toml", apart))
+        single = one.replace("per_token = 2", "per_token = 1")
+        self.refused(2, ["model.experts.per_token = 1"], "train", self.write("single.toml", single))
 
     @needs_torch
     def test_a_checkpoint_continues_with_other_shards(self):
@@ -134,7 +172,13 @@ class Shards(Case):
 
     @needs_torch
     def test_a_killed_rank_comes_back_to_the_same_losses(self):
-        job = sharded(tiny(1, steps=120, every=10), "tensor = 2", data=2).replace("data = 2\n", "data = 2\nzero = 3\n")
+        self.kill(sharded(tiny(1, steps=120, every=10), "tensor = 2", data=2).replace("data = 2\n", "data = 2\nzero = 3\n"))
+
+    @needs_torch
+    def test_a_killed_rank_comes_back_with_its_experts(self):
+        self.kill(sharded(tiny(1, steps=120, every=10, model=MIXTURE), "expert = 2", data=2))
+
+    def kill(self, job):
         whole = self.losses(job, "whole")
         shutil.rmtree(self.folder / "checkpoints")
         launcher = subprocess.Popen([BUILD / "tombolo", "train", self.write("job.toml", job), "--out", "run", "--restarts", "3", "--json"],

@@ -1,11 +1,24 @@
 #include "perform/kernels/state_layout.h"
 
-namespace tombolo::kernels {
+#include <algorithm>
 
-// Devices that only wait have no optimizer.
+namespace tombolo::kernels {
+namespace {
+
+// Devices that only wait have no optimizer, and no experts.
+bool computes(const plan::Plan& plan) {
+  return plan.device_of(0).kind != cluster::DeviceKind::kEmulated;
+}
+
+}  // namespace
+
 bool shards_optimizer(const plan::Plan& plan) {
-  return plan.parallelism.zero > 0 && plan.replicas() > 1 &&
-         plan.device_of(0).kind != cluster::DeviceKind::kEmulated;
+  return plan.parallelism.zero > 0 && plan.replicas() > 1 && computes(plan);
+}
+
+int64_t replicas_per_experts(const plan::Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
+  return computes(plan) ? std::max<int64_t>(1, p.expert / p.context) : 1;
 }
 
 bool holds_residuals(const plan::Plan& plan) {

@@ -10,13 +10,17 @@ namespace tombolo::kernels {
 
 // Replicas of a stage hold a part of its state each, and write it: of the optimizer's (ZeRO-1), or of
 // what sparse updates have left back (exchange/sparse_updates.h; what all hold the first one writes).
-// With local steps those of one datacenter hold parameters of their own. Else all hold the same, and
-// the first one writes.
+// With local steps those of one datacenter hold parameters of their own. Of experts that several share out each
+// holds its part. Else all hold the same, and the first one writes.
 bool shards_optimizer(const plan::Plan& plan);
 bool holds_residuals(const plan::Plan& plan);
 bool steps_locally(const plan::Plan& plan);
+// How many replicas together have all experts of a layer; 1 where each of them has. A replica's shards read
+// one memory, so that context parallelism, which experts are spread over first, leaves fewer.
+int64_t replicas_per_experts(const plan::Plan& plan);
 inline bool shares_out_state(const plan::Plan& plan) {
-  return shards_optimizer(plan) || holds_residuals(plan) || steps_locally(plan);
+  return shards_optimizer(plan) || holds_residuals(plan) || steps_locally(plan) ||
+         replicas_per_experts(plan) > 1;
 }
 // Whether this rank writes parameters and what belongs to them, and what their names end with:
 // ".in.DATACENTER" with local steps, but for the datacenter of the first replica.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "perform/kernels/emulated_kernels.h"
+#include "perform/kernels/state_layout.h"
 #include "perform/run/launcher.h"
 #include "perform/stage/perform.h"
 #include "spec/schedule/schedule.h"
@@ -14,41 +15,61 @@ bool waits(const plan::Plan& plan, const layout::Placement& placement) {
   return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
 }
 
-// Replicas that sum gradients or gather parameters pass by pass take part in the same order.
-Status check_orders_are_alike(const plan::Plan& plan) {
-  const auto refuse = [&](const std::string& why, const std::string& instead) {
-    return unusable(fmt::format("parallelism.zero = {}: replicas meet in their passes, and {}",
-                                plan.parallelism.zero, why),
-                    instead);
+// Replicas that meet pass by pass do so in the same order: who sum gradients or gather parameters, or send
+// tokens to each other's experts. `because`, "zero = 3", and `instead`: keys of [parallelism].
+Status check_orders_are_alike(const plan::Plan& plan, const std::string& because,
+                              const std::string& instead) {
+  const auto refuse = [&](const std::string& why, const std::string& or_that) {
+    return unusable(
+        fmt::format("parallelism.{}: replicas meet in their passes, and {}", because, why),
+        instead + ", or " + or_that);
   };
   if (!plan.parallelism.microbatches_per_replica.empty())
     return refuse("microbatches_per_replica gives them different numbers of these",
-                  "zero = 1, or leaving microbatches_per_replica out");
+                  "leaving microbatches_per_replica out");
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   for (const layout::Placement& each : plan.ranks) {
     const auto first = static_cast<size_t>(plan.rank_of(each.stage, 0));
     if (schedule.ranks[static_cast<size_t>(each.rank)] != schedule.ranks[first])
       return refuse(fmt::format("schedule \"{}\" gives them different orders", schedule.name),
-                    "zero = 1, or schedule = \"1f1b\"");
+                    "schedule = \"1f1b\"");
   }
   return {};
+}
+
+// Of experts that replicas share out.
+Status check_experts_computed(const plan::Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
+  if (p.expert == 1) return {};
+  const auto refuse = [&](const std::string& why, const std::string& instead) {
+    return unusable(fmt::format("parallelism.expert = {}: {}", p.expert, why),
+                    instead + ", or device = \"emulated:NAME\"");
+  };
+  if (p.expert % p.context != 0 && p.context % p.expert != 0)
+    return refuse(fmt::format("is no multiple of context = {} and no part of it", p.context),
+                  fmt::format("expert = {}", p.context));
+  if (kernels::replicas_per_experts(plan) == 1) return {};
+  if (plan.exchanges_gradients())
+    return refuse(
+        "where replicas of a stage lie in several datacenters, it can be predicted but not "
+        "performed yet",
+        fmt::format("expert = {}", p.context));
+  return check_orders_are_alike(plan, fmt::format("expert = {}", p.expert),
+                                fmt::format("expert = {}", p.context));
 }
 
 // Of a Plan that is computed. Emulated devices take every layout: a rank stands for all its shards.
 Status check_layout_computed(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
-  if (p.expert > 1) {
-    return unusable(
-        fmt::format("parallelism.expert = {}: can be predicted, not trained yet", p.expert),
-        "expert = 1, or device = \"emulated:NAME\"");
-  }
+  TRY(check_experts_computed(plan));
   if (p.zero > 0 && plan.replicas_lie_apart()) {
     return unusable(
         "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "
         "it can be predicted but not performed yet",
         "zero = 0, or device = \"emulated:NAME\"");
   }
-  return p.zero > 1 ? check_orders_are_alike(plan) : Status{};
+  if (p.zero < 2) return {};
+  return check_orders_are_alike(plan, fmt::format("zero = {}", p.zero), "zero = 1");
 }
 
 }  // namespace

@@ -768,7 +768,7 @@ void Performer::draw_pass(const trace::Interval& pass, SimDuration before, SimDu
 // At most, without parts.
 size_t Performer::intervals_of_iteration() const {
   size_t count = order_.size();
-  if (kernels_.communicated()) count *= 4;  // tensor, context and data of each
+  if (kernels_.communicated()) count *= 5;  // tensor, context, experts and data of each
   for (const Action& action : order_) {
     if (!waits_ || action::is_communication(action.kind)) continue;
     const plan::StageCost& cost = plan_.cost_on(options_.rank, action.stage);

@@ -51,11 +51,6 @@ Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu) 
         "training.recompute = \"selective\": a cpu recomputes a whole stage or nothing yet",
         "recompute = \"none\" or \"full\"");
   }
-  const layout::Parallelism& p = plan.parallelism;
-  if (p.expert != 1) {
-    return unusable(fmt::format("parallelism.expert = {}: a cpu trains no experts yet", p.expert),
-                    "expert = 1");
-  }
   return check_tied_ends(plan, rank);
 }
 

@@ -10,8 +10,8 @@
 namespace tombolo::train {
 
 // Unusable, naming key and value: devices other than "cpu"; precisions other than fp32 and bf16,
-// and bf16 where `cpu` has no products of it; recompute = "selective"; expert
-// parallelism; tied embeddings on two ranks that no link joins. Whether shards fit the model says sharded_stage.h.
+// and bf16 where `cpu` has no products of it; recompute = "selective"; tied embeddings on two ranks that no link
+// joins. Whether shards fit the model says sharded_stage.h.
 Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu);
 
 }  // namespace tombolo::train

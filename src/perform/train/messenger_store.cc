@@ -3,14 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/kernels/messenger.h"
-
 namespace tombolo::train {
 namespace {
 
 using kernels::Payload;
-
-constexpr link::Tag kTag{.iteration = 0, .tensor = kernels::kReplicaTensor};
 
 // A message is the key's length (4 bytes, as this host orders them), the key, the value. An empty
 // one says that nothing more comes.
@@ -42,7 +38,8 @@ std::optional<Entry> decode(const Payload& message) {
 
 }  // namespace
 
-MessengerStore::MessengerStore(const kernels::Replicas& replicas) : replicas_(replicas) {
+MessengerStore::MessengerStore(const kernels::Replicas& replicas, uint64_t tensor)
+    : replicas_(replicas), tag_{.iteration = 0, .tensor = tensor} {
   for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
     const int32_t peer = replicas_.ranks[i];
     if (i != replicas_.own) listeners_.emplace_back([this, peer] { listen(peer); });
@@ -63,7 +60,7 @@ std::optional<Error> MessengerStore::error() const {
 
 void MessengerStore::listen(int32_t peer) {
   while (true) {
-    auto received = replicas_.messenger->receive(peer, kTag);
+    auto received = replicas_.messenger->receive(peer, tag_);
     if (!received) return fail_with(std::move(received.error()));
     if (received->payload.empty()) return;
     auto entry = decode(received->payload);
@@ -83,7 +80,7 @@ void MessengerStore::listen(int32_t peer) {
 void MessengerStore::tell_all(const Payload& message) {
   for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
     if (i == replicas_.own) continue;
-    Status sent = replicas_.messenger->send(replicas_.ranks[i], kTag, message);
+    Status sent = replicas_.messenger->send(replicas_.ranks[i], tag_, message);
     if (!sent) fail_with(std::move(sent.error()));
   }
 }

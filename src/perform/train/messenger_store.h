@@ -20,13 +20,16 @@
 #include <vector>
 
 #include "perform/kernels/kernels.h"
+#include "perform/kernels/messenger.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
 
 class MessengerStore : public c10d::Store {
  public:
-  explicit MessengerStore(const kernels::Replicas& replicas);
+  // Messages are tagged 0, `tensor`.
+  explicit MessengerStore(const kernels::Replicas& replicas,
+                          uint64_t tensor = kernels::kReplicaTensor);
   ~MessengerStore() override { close(); }
 
   // Says that nothing more comes, and waits until every other replica has said so or is lost.
@@ -60,6 +63,7 @@ class MessengerStore : public c10d::Store {
   bool has(const std::vector<std::string>& keys) const;  // with the lock
 
   const kernels::Replicas replicas_;
+  const link::Tag tag_;
   std::vector<std::thread> listeners_;
   bool closed_ = false;
 

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/kernels/messenger.h"
 #include "perform/kernels/ring_exchange.h"
 #include "perform/train/messenger_store.h"
 #include "perform/transport/address.h"
@@ -81,14 +80,14 @@ class ReplicaGroup::Backend {
   ProcessGroup group_;
 };
 
-ReplicaGroup::ReplicaGroup(const kernels::Replicas& replicas, int32_t stage)
-    : replicas_(replicas), stage_(stage) {}
+ReplicaGroup::ReplicaGroup(const kernels::Replicas& replicas, int32_t stage, uint64_t tensor)
+    : replicas_(replicas), stage_(stage), tensor_(tensor) {}
 
 ReplicaGroup::~ReplicaGroup() = default;
 
 Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const kernels::Replicas& replicas,
-                                                         int32_t stage) {
-  std::unique_ptr<ReplicaGroup> group(new ReplicaGroup(replicas, stage));
+                                                         int32_t stage, uint64_t tensor) {
+  std::unique_ptr<ReplicaGroup> group(new ReplicaGroup(replicas, stage, tensor));
   const bool here =
       !replicas.lie_apart &&
       TRY(during(group->share_a_host(), fmt::format("joining the replicas of stage {}", stage)));
@@ -99,7 +98,7 @@ Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const kernels::Replicas
 // All find the same answer, because all hear the same addresses.
 Result<bool> ReplicaGroup::share_a_host() {
   const std::string& own = replicas_.address;
-  const link::Tag tag{.iteration = 0, .tensor = kernels::kReplicaTensor + 1};
+  const link::Tag tag{.iteration = 0, .tensor = tensor_ + 1};
   const auto* begin = reinterpret_cast<const std::byte*>(own.data());
   const kernels::Payload here(begin, begin + own.size());
   for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
@@ -115,7 +114,7 @@ Result<bool> ReplicaGroup::share_a_host() {
 }
 
 Status ReplicaGroup::connect() {
-  const auto store = c10::make_intrusive<MessengerStore>(replicas_);
+  const auto store = c10::make_intrusive<MessengerStore>(replicas_, tensor_);
   try {
     backend_ = std::make_unique<Backend>(store, replicas_);
     // Connects what is connected at the first use only, and shows that it works.
@@ -144,7 +143,7 @@ Status ReplicaGroup::sum(at::Tensor& values) {
 Status ReplicaGroup::sum_over_links(at::Tensor& values) {
   at::Tensor here = values.cpu();  // the very same tensor on a cpu
   const std::span<float> numbers(here.data_ptr<float>(), static_cast<size_t>(here.numel()));
-  TRY(kernels::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers));
+  TRY(kernels::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers, tensor_));
   if (!here.is_same(values)) values.copy_(here);
   return {};
 }
@@ -184,7 +183,7 @@ Status ReplicaGroup::scatter_over_links(std::span<const at::Tensor> parts) {
     here.push_back(parts[(chunk + n - 1) % n].cpu());
     chunks.emplace_back(here.back().data_ptr<float>(), static_cast<size_t>(here.back().numel()));
   }
-  TRY(kernels::ring_scatter(replicas_, static_cast<uint64_t>(++meetings_), chunks));
+  TRY(kernels::ring_scatter(replicas_, static_cast<uint64_t>(++meetings_), chunks, tensor_));
   const at::Tensor& own = here[(replicas_.own + 1) % n];
   if (!own.is_same(parts[replicas_.own])) parts[replicas_.own].copy_(own);
   return {};
@@ -196,7 +195,7 @@ Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
   const auto each = [&](bool own, const auto& act) -> Status {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if ((tensors[i].owner == replicas_.own) == own)
-        TRY(act(tensors[i], link::Tag{iteration, kernels::kReplicaTensor + i}));
+        TRY(act(tensors[i], link::Tag{iteration, tensor_ + i}));
     }
     return {};
   };
@@ -224,8 +223,7 @@ Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
 }
 
 Status ReplicaGroup::meet() {
-  return kernels::barrier(replicas_, static_cast<uint64_t>(++meetings_),
-                          kernels::kReplicaTensor + 1);
+  return kernels::barrier(replicas_, static_cast<uint64_t>(++meetings_), tensor_ + 1);
 }
 
 // Which of them, Gloo does not say; a connection ends at both ends.

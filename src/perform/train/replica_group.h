@@ -25,6 +25,7 @@
 
 #include "base/result.h"
 #include "perform/kernels/kernels.h"
+#include "perform/kernels/messenger.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
@@ -34,9 +35,11 @@ class ReplicaGroup {
   static constexpr std::chrono::milliseconds kSilenceMax{30'000};
 
   // All replicas of stage `stage` call it. Returns when every one of them is connected to all
-  // others. kLostPeer, naming the replicas, where one is lost meanwhile.
+  // others. kLostPeer, naming the replicas, where one is lost meanwhile. `tensor`: from which on its
+  // messages are numbered, where some of the replicas meet in another group too.
   static Result<std::unique_ptr<ReplicaGroup>> join(const kernels::Replicas& replicas,
-                                                    int32_t stage);
+                                                    int32_t stage,
+                                                    uint64_t tensor = kernels::kReplicaTensor);
   ~ReplicaGroup();
 
   // Replaces `values` by the sum over all replicas, which call this with tensors of one length in
@@ -62,7 +65,7 @@ class ReplicaGroup {
 
  private:
   class Backend;
-  ReplicaGroup(const kernels::Replicas& replicas, int32_t stage);
+  ReplicaGroup(const kernels::Replicas& replicas, int32_t stage, uint64_t tensor);
   Status meet();
   Result<bool> share_a_host();
   Status connect();
@@ -73,6 +76,7 @@ class ReplicaGroup {
 
   const kernels::Replicas replicas_;
   const int32_t stage_;
+  const uint64_t tensor_;
   int64_t meetings_ = 0;
   std::unique_ptr<Backend> backend_;
 };

@@ -60,6 +60,14 @@ Model olmo2() {
   return m;
 }
 
+// One layer of two has experts.
+Model mixture() {
+  Model m = llama();
+  m.experts = model::Experts{.count = 5, .per_token = 2, .ffn = 12, .shared_ffn = 8, .every = 2};
+  m.experts->shared_gate = true;
+  return m;
+}
+
 // Loss or hidden states, gradient of the input, gradients of the parameters: of one microbatch in two.
 struct Outcome {
   std::vector<at::Tensor> outputs, input_gradients, gradients;
@@ -180,7 +188,7 @@ constexpr ShardDegrees kDegrees[] = {{2, 1, false}, {2, 1, true},  {4, 1, true},
 
 // In double, so that what remains is an error and no rounding.
 TEST(ShardedStage, EqualsTheStageAsItIs) {
-  for (const Model& m : {llama(), gpt2(), gemma2(), qwen3()}) {
+  for (const Model& m : {llama(), gpt2(), gemma2(), qwen3(), mixture()}) {
     for (const ShardDegrees& degrees : kDegrees) {
       for (const Slice& slice : {Slice{0, m.layers, true, true}, Slice{0, 1, true, false},
                                  Slice{1, 1, false, false}, Slice{1, 1, false, true}}) {
@@ -198,8 +206,10 @@ TEST(ShardedStage, NormsThatSpanHeadsSpanShards) {
 }
 
 TEST(ShardedStage, HalvesOfABackwardAddUp) {
-  for (const ShardDegrees& degrees : kDegrees)
-    expect_as_whole({llama(), {0, 2, true, true}, degrees, true}, 1e-12);
+  for (const Model& m : {llama(), mixture()}) {
+    for (const ShardDegrees& degrees : kDegrees)
+      expect_as_whole({m, {0, 2, true, true}, degrees, true}, 1e-12);
+  }
 }
 
 // bfloat16 has 8 bits, and each sum rounds once more.
@@ -219,6 +229,9 @@ TEST(ShardedStage, NamesWhatCannotBeCut) {
   EXPECT_THAT(error_of(llama(), {3, 1, false}), testing::HasSubstr("parallelism.tensor = 3"));
   EXPECT_THAT(error_of(llama(), {1, 3, false}), testing::HasSubstr("parallelism.context = 3"));
   EXPECT_THAT(error_of(olmo2(), {4, 1, false}), testing::HasSubstr("whole_qk_norm"));
+  Model odd = mixture();
+  odd.experts->ffn = 13;
+  EXPECT_THAT(error_of(odd, {2, 1, false}), testing::HasSubstr("experts.ffn = 13"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "perform/train/context_attention.h"
+#include "perform/train/mixture_of_experts.h"
 #include "spec/layout/divisions.h"
 
 namespace tombolo::train {
@@ -99,16 +100,41 @@ class StageModule::Builder {
                           m.output_bias.value_or(m.bias));
     if (after) layer.attention_output_norm = norm(name + "attention_output_norm", m.hidden);
     if (before) layer.mlp_norm = norm(name + "mlp_norm", m.hidden);
-    if (m.gated_mlp()) {
-      layer.gate = matrix(name + "mlp.gate", m.ffn, m.hidden, d.matrix, mlp_bias);
+    if (count_layers(m, {.first_layer = index, .layers = 1}).experts > 0) {
+      mixture(layer, name + "mlp.", d);
+    } else {
+      layer.mlp = mlp(name + "mlp.", m.ffn, mlp_bias, d);
     }
-    layer.up = matrix(name + "mlp.up", m.ffn, m.hidden, d.matrix, mlp_bias);
-    layer.down = matrix(name + "mlp.down", m.hidden, m.ffn, d.residual, mlp_bias);
     if (after) layer.mlp_output_norm = norm(name + "mlp_output_norm", m.hidden);
     return layer;
   }
 
  private:
+  Mlp mlp(const std::string& name, int64_t width, bool bias, const Deviations& d) {
+    const int64_t hidden = module_.model_.hidden;
+    Mlp out;
+    if (module_.model_.gated_mlp()) out.gate = matrix(name + "gate", width, hidden, d.matrix, bias);
+    out.up = matrix(name + "up", width, hidden, d.matrix, bias);
+    out.down = matrix(name + "down", hidden, width, d.residual, bias);
+    return out;
+  }
+
+  void mixture(Layer& layer, const std::string& name, const Deviations& d) {
+    const model::Model& m = module_.model_;
+    const model::Experts& e = *m.experts;
+    layer.router = matrix(name + "router", e.count, m.hidden, d.matrix, false);
+    const ExpertRange own =
+        module_.exchange_ ? module_.exchange_->own_experts() : ExpertRange{0, e.count};
+    const size_t first = module_.parameters_.size();
+    for (int64_t i = own.first; i < own.first + own.count; ++i)
+      layer.experts.push_back(mlp(fmt::format("{}experts.{}.", name, i), e.ffn, false, d));
+    for (size_t i = first; i < module_.parameters_.size(); ++i)
+      module_.parameters_[i].of_expert = true;
+    if (e.shared_ffn > 0) layer.shared = mlp(name + "shared.", e.shared_ffn, false, d);
+    if (e.shared_gate)
+      layer.shared_gate = matrix(name + "shared_gate", 1, m.hidden, d.matrix, false);
+  }
+
   at::Tensor values(const std::string& name, int64_t rows, int64_t columns, double deviation) {
     if (!seed_) return at::zeros({rows, columns}, type_);
     Random random = Random(*seed_).stream("init/" + name + ".weight");
@@ -142,10 +168,12 @@ class StageModule::Builder {
 };
 
 Result<StageModule> StageModule::create(const model::Model& m, const model::Slice& slice,
-                                        std::optional<uint64_t> seed, at::ScalarType type) {
+                                        std::optional<uint64_t> seed, at::ScalarType type,
+                                        ExpertExchange* experts) {
   TRY(check_shape(m));
   StageModule module;
   module.model_ = m;
+  module.exchange_ = experts;
   Builder builder(module, seed, type);
   const Deviations deviations(m);
   if (slice.embedding) {
@@ -174,8 +202,16 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   return module;
 }
 
+template <class Call>
+void StageModule::for_each_mlp(const Layer& layer, const Call& call) {
+  call(layer.mlp);
+  for (const Mlp& expert : layer.experts) call(expert);
+  call(layer.shared);
+}
+
 // Which part of each parameter a shard has, as Megatron-LM cuts them: queries, keys, values, gate and up by
-// rows, output and down by columns, embedding and head by the vocabulary.
+// rows, output and down by columns, embedding and head by the vocabulary. All of an expert's tokens meet all
+// of its tensor group, each with its part of the expert.
 class StageModule::Cutter {
  public:
   Cutter(const StageModule& module, const ShardPlace& place)
@@ -197,7 +233,7 @@ class StageModule::Cutter {
       for (const int each : {affine.weight, affine.bias})
         if (each != kNone) at(each) = whole(in_parts);
     };
-    const kernels::Share heads = of(m.heads, m.head_size()), ffn = of(m.ffn, 1);
+    const kernels::Share heads = of(m.heads, m.head_size());
     const kernels::Share kv = kv_heads(m);
     by(module_.embedding_, 0, of(m.vocabulary, 1));
     by(module_.head_, 0, of(m.vocabulary, 1));
@@ -211,9 +247,15 @@ class StageModule::Cutter {
       by(layer.key, 0, kv);
       by(layer.value, 0, kv);
       by(layer.output, 1, heads);
-      by(layer.gate, 0, ffn);
-      by(layer.up, 0, ffn);
-      by(layer.down, 1, ffn);
+      for_each_mlp(layer, [&](const Mlp& mlp) {
+        if (mlp.up.weight == kNone) return;
+        const kernels::Share width = of(module_.value(mlp.up.weight).size(0), 1);
+        by(mlp.gate, 0, width);
+        by(mlp.up, 0, width);
+        by(mlp.down, 1, width);
+      });
+      all(layer.router, parts_ > 1);
+      all(layer.shared_gate, parts_ > 1);
       if (m.whole_qk_norm.value_or(false)) {
         by(layer.query_norm, 0, heads);
         by(layer.key_norm, 0, kv);
@@ -256,6 +298,10 @@ Status check_cut(const model::Model& m, const ShardDegrees& degrees) {
                     fmt::format("{} = 1", key));
   };
   std::string why = layout::why_not_tensor(m, degrees.tensor, {degrees.sequence_parallel, true});
+  if (why.empty() && m.experts && m.experts->ffn % degrees.tensor != 0)
+    why = fmt::format("does not divide experts.ffn = {}", m.experts->ffn);
+  if (why.empty() && m.experts && m.experts->shared_ffn % degrees.tensor != 0)
+    why = fmt::format("does not divide experts.shared_ffn = {}", m.experts->shared_ffn);
   if (why.empty() && m.vocabulary < degrees.tensor)
     why = fmt::format("is more than vocabulary = {}", m.vocabulary);
   const bool norms_rows = m.whole_qk_norm.value_or(false);
@@ -310,8 +356,11 @@ void StageModule::compute_in_bf16() {
   };
   for (const Layer& layer : layers_) {
     for (const Affine& each :
-         {layer.query, layer.key, layer.value, layer.output, layer.gate, layer.up, layer.down})
+         {layer.query, layer.key, layer.value, layer.output, layer.router, layer.shared_gate})
       copy(each);
+    for_each_mlp(layer, [&](const Mlp& mlp) {
+      for (const Affine& each : {mlp.gate, mlp.up, mlp.down}) copy(each);
+    });
   }
   copy(head_);
   refresh_copies();
@@ -386,11 +435,15 @@ at::Tensor StageModule::enter(const at::Tensor& x) const {
   return enter_products(*place_, x, samples_ * model_.sequence / place_->degrees().context);
 }
 
+at::Tensor StageModule::leave(const at::Tensor& partial) const {
+  return place_ ? leave_products(*place_, partial) : partial;
+}
+
 // A product that a tensor group shares out by columns; the bias is added once.
 at::Tensor StageModule::apply_and_leave(const Affine& affine, const at::Tensor& x,
                                         WeightGradients* gradients) const {
   if (!place_) return apply(affine, x, gradients);
-  const at::Tensor sum = leave_products(*place_, apply({affine.weight, kNone}, x, gradients));
+  const at::Tensor sum = leave(apply({affine.weight, kNone}, x, gradients));
   return affine.bias == kNone ? sum : sum + value(affine.bias).to(sum.scalar_type());
 }
 
@@ -434,21 +487,48 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
 
 at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
                                         const at::Tensor& mixed, WeightGradients* gradients) const {
-  const auto times = [&](const at::Tensor& in, const Affine& affine) {
-    return apply(affine, in, gradients);
-  };
   const at::Tensor attended =
       x + normalise(layer.attention_output_norm, apply_and_leave(layer.output, mixed, gradients));
-
   const at::Tensor again = enter(normalise(layer.mlp_norm, attended));
-  const auto inside = [&] {
-    const at::Tensor up = times(again, layer.up);
-    if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
-    const at::Tensor gate = times(again, layer.gate);
-    return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
-  };
-  return attended +
-         normalise(layer.mlp_output_norm, apply_and_leave(layer.down, inside(), gradients));
+  const at::Tensor out =
+      layer.router.weight == kNone
+          ? apply_and_leave(layer.mlp.down, activate(layer.mlp, again, gradients), gradients)
+          : leave(mix_experts(layer, again, gradients));
+  return attended + normalise(layer.mlp_output_norm, out);
+}
+
+// What is inside of an MLP or expert.
+at::Tensor StageModule::activate(const Mlp& mlp, const at::Tensor& x,
+                                 WeightGradients* gradients) const {
+  const at::Tensor up = apply(mlp.up, x, gradients);
+  if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
+  const at::Tensor gate = apply(mlp.gate, x, gradients);
+  return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
+}
+
+// Of a tensor group each returns a part of the sum. An expert that gets no row computes with none, so that all
+// parameters have gradients.
+at::Tensor StageModule::mix_experts(const Layer& layer, const at::Tensor& x,
+                                    WeightGradients* gradients) const {
+  const Routing routing = route(apply(layer.router, x, gradients), model_.experts->per_token);
+  const int32_t shard = place_ ? place_->shard : 0;
+  ExpertRows here{copies_by_expert(routing, x), routing.counts, {}};
+  if (exchange_) here = to_experts(*exchange_, shard, here.rows, here.counts);
+  const std::vector<at::Tensor> of_experts = here.rows.split_with_sizes(here.counts);
+  std::vector<at::Tensor> made;
+  made.reserve(of_experts.size());
+  for (size_t i = 0; i < of_experts.size(); ++i) {
+    const Mlp& expert = layer.experts[i];
+    made.push_back(apply(expert.down, activate(expert, of_experts[i], gradients), gradients));
+  }
+  at::Tensor out = at::cat(made);
+  if (exchange_) out = from_experts(*exchange_, shard, out, here.route);
+  out = weighted_sum(routing, out);
+  if (layer.shared.up.weight == kNone) return out;
+  at::Tensor shared = apply(layer.shared.down, activate(layer.shared, x, gradients), gradients);
+  if (layer.shared_gate.weight != kNone)
+    shared = shared * at::sigmoid(apply(layer.shared_gate, x, gradients));
+  return out + shared;
 }
 
 StageModule::Projected StageModule::project(size_t index, const at::Tensor& x) const {

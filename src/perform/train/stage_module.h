@@ -7,7 +7,8 @@
 // What departs from both and is computed too: heads of another width, biases of some projections
 // alone, norms of queries and keys, more learned positions than a sequence has, Llama 3.1's
 // stretched rotary positions, norms after attention and MLP (OLMo 2), layers without positions
-// (SmolLM3); Gemma's gate, norms and embedding, Gemma 2's limits of scores and logits; windows.
+// (SmolLM3); Gemma's gate, norms and embedding, Gemma 2's limits of scores and logits; windows; mixtures of
+// experts in place of the MLP (mixture_of_experts.h), all experts of a layer or a part of them.
 //
 // A parameter's name and first value do not depend on which stage holds it: the value is drawn from
 // the stream "init/<name>" of the seed. Matrices are normal(0, 1 / sqrt(3 hidden)), which is
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "perform/train/expert_exchange.h"
 #include "perform/train/operations.h"
 #include "perform/train/shard_collectives.h"
 #include "perform/train/torch_compat.h"
@@ -42,6 +44,8 @@ struct Parameter {
   // Of the replicas that shard the optimizer (ZeRO-1), another one updates it. Where `half` is all
   // that this one reads of it, `value` has the shape of the parameter and the memory of a number.
   bool elsewhere = false;
+  bool of_expert = false;        // a routed one
+  bool saved_elsewhere = false;  // another replica holds the same and writes it
   bool has_value() const { return value.numel() == 0 || value.is_contiguous(); }
 };
 
@@ -56,11 +60,12 @@ struct ParameterCut {
 
 class StageModule {
  public:
-  // Unusable for a shape that this code cannot compute, such as a mixture of experts. `seed`:
+  // Unusable for a shape that this code cannot compute, such as latent attention. `seed`:
   // nothing leaves all values zero, for who reads them from somewhere. `type`: float, or double for
-  // checking gradients.
+  // checking gradients. `experts`: where others have the rest of each layer's, and outlives all of it.
   static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
-                                    std::optional<uint64_t> seed, at::ScalarType type = at::kFloat);
+                                    std::optional<uint64_t> seed, at::ScalarType type = at::kFloat,
+                                    ExpertExchange* experts = nullptr);
 
   // One of the shards of a stage, by tensor and context parallelism: its parameters are views of this one's, by
   // the same numbers, each a leaf of its own. Both the place and this module outlive it and stay where they are.
@@ -115,6 +120,7 @@ class StageModule {
   bool reads_copy_alone(size_t parameter) const;
   at::ScalarType activation_type() const { return activation_type_; }
   int64_t sequence() const { return model_.sequence; }
+  bool has_some_experts() const { return exchange_ != nullptr; }  // and others have the rest
 
   // In the order of the forward pass.
   std::vector<Parameter>& parameters() { return parameters_; }
@@ -127,15 +133,24 @@ class StageModule {
     int weight = kNone;
     int bias = kNone;
   };
+  struct Mlp {
+    Affine gate, up, down;
+  };
   struct Layer {
     Affine attention_norm, query, key, value, query_norm, key_norm, output, attention_output_norm;
-    Affine mlp_norm, gate, up, down, mlp_output_norm;
+    Affine mlp_norm, mlp_output_norm;
+    Mlp mlp;  // or in its place:
+    Affine router, shared_gate;
+    std::vector<Mlp> experts;  // those that are here
+    Mlp shared;
     int first = kNone;      // of its parameters
     bool rotates = false;   // queries and keys, where the model does
     bool windowed = false;  // attends to the last tokens alone
   };
   class Builder;
   class Cutter;
+  template <class Call>
+  static void for_each_mlp(const Layer& layer, const Call& call);
 
   const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
   at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
@@ -143,6 +158,7 @@ class StageModule {
   at::Tensor normalise_heads(const Affine& affine, const at::Tensor& x) const;
   at::Tensor normalise_parts(const Affine& affine, const at::Tensor& x) const;
   at::Tensor enter(const at::Tensor& x) const;
+  at::Tensor leave(const at::Tensor& partial) const;
   at::Tensor apply_and_leave(const Affine& affine, const at::Tensor& x,
                              WeightGradients* gradients) const;
   at::Tensor mix(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
@@ -152,6 +168,8 @@ class StageModule {
   at::Tensor head(const at::Tensor& x, WeightGradients* gradients) const;
   AttentionTables tables_of(const Layer& layer) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
+  at::Tensor activate(const Mlp& mlp, const at::Tensor& x, WeightGradients* gradients) const;
+  at::Tensor mix_experts(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor after_attention(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed,
                              WeightGradients* gradients) const;
 
@@ -162,6 +180,7 @@ class StageModule {
   AttentionTables tables_;
   at::Tensor window_mask_;  // of layers with a window, where the model has some
   at::ScalarType activation_type_ = at::kFloat;
+  ExpertExchange* exchange_ = nullptr;  // none: all experts are here
   // Of shards.
   const ShardPlace* place_ = nullptr;
   int64_t samples_ = 0;

@@ -50,6 +50,15 @@ Model tiny_gemma2() {
   return m;
 }
 
+// The first layer has an MLP, the second experts, which not all are met by some token.
+Model tiny_mixture() {
+  Model m = tiny_llama();
+  m.experts = model::Experts{.count = 6, .per_token = 2, .ffn = 10, .shared_ffn = 6};
+  m.experts->dense_layers = 1;
+  m.experts->shared_gate = true;
+  return m;
+}
+
 Slice whole(const Model& m) { return {0, m.layers, true, true}; }
 
 int64_t count(const StageModule& module) {
@@ -61,7 +70,7 @@ int64_t count(const StageModule& module) {
 TEST(StageModule, HasAsManyParametersAsTheModelSays) {
   Model untied = tiny_gpt2();
   untied.tied_embeddings = false;
-  for (const Model& m : {tiny_llama(), tiny_gpt2(), untied}) {
+  for (const Model& m : {tiny_llama(), tiny_gpt2(), tiny_mixture(), untied}) {
     EXPECT_EQ(count(*StageModule::create(m, whole(m), 1)), model::parameters(m));
   }
   for (const Model& m : {tiny_llama(), untied}) {
@@ -139,7 +148,8 @@ TEST(StageModule, HasTheTensorsOfTheFamilies) {
   Model olmo2 = tiny_llama();
   olmo2.input_norms = false;
   olmo2.output_norms = olmo2.whole_qk_norm = true;
-  for (const Model& m : {tiny_llama(), tiny_gpt2(), tiny_gemma2(), qwen2, qwen3, olmo2, longer}) {
+  for (const Model& m :
+       {tiny_llama(), tiny_gpt2(), tiny_gemma2(), tiny_mixture(), qwen2, qwen3, olmo2, longer}) {
     const auto module = StageModule::create(m, whole(m), std::nullopt);
     ASSERT_TRUE(module) << module.error().text();
     std::vector<weights::Tensor> ours;
@@ -200,6 +210,8 @@ TEST(StageModule, GradientsOfALlamaEqualFiniteDifferences) { expect_gradients(ti
 TEST(StageModule, GradientsOfAGpt2EqualFiniteDifferences) { expect_gradients(tiny_gpt2()); }
 
 TEST(StageModule, GradientsOfAGemma2EqualFiniteDifferences) { expect_gradients(tiny_gemma2()); }
+
+TEST(StageModule, GradientsOfAMixtureEqualFiniteDifferences) { expect_gradients(tiny_mixture()); }
 
 // Norms of Gemma multiply by 1 + weight: they start at zero to start as others do.
 TEST(StageModule, NormsWithAUnitOffsetStartAtZero) {

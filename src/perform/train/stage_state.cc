@@ -222,7 +222,7 @@ void StageState::restore_shared() {
 void StageState::add_views(std::vector<kernels::TensorView>& out) const {
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
-    if (parameter.copy || parameter.elsewhere) continue;
+    if (parameter.copy || parameter.elsewhere || parameter.saved_elsewhere) continue;
     const std::vector<int64_t> shape = parameter.value.sizes().vec();
     const auto add = [&](const std::string& name, const at::Tensor& values) {
       out.push_back({name, "F32", shape, std::as_bytes(floats(values))});
@@ -246,15 +246,21 @@ void StageState::add_to(RunningDigest& digest) const {
   const auto add = [&](const at::Tensor& values) {
     digest.add({static_cast<const char*>(values.data_ptr()), values.nbytes()});
   };
+  const auto all_have = [&](size_t parameter) {
+    return !module_.has_some_experts() || !module_.parameters()[parameter].of_expert;
+  };
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
-    if (!owners_.empty()) continue;
+    if (!owners_.empty() || !all_have(i)) continue;
     add(parameter.value);
     for (const auto& [name, values] : named(moments_[i], optimizer_of(parameter))) add(values);
   }
   for (const auto& blocks : last_steps_)
     digest.add({reinterpret_cast<const char*>(blocks.data()), blocks.size() * sizeof(uint32_t)});
-  for (const Shared& each : shared()) add(each.values);
+  const std::vector<Shared> values = shared();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (all_have(i)) add(values[i].values);
+  }
   digest.add({reinterpret_cast<const char*>(&updates_), sizeof updates_});
 }
 

@@ -88,7 +88,7 @@ class StageState {
 
   // Where they lie: update() and load() write into the very same tensors.
   void add_views(std::vector<kernels::TensorView>& out) const;
-  // Equal on all replicas: with sharded state, of what all of them have.
+  // Equal on all replicas: with sharded state, and experts shared out, of what all of them have.
   void add_to(RunningDigest& digest) const;
   // `step`: of the optimizer, where other stages have loaded one; all must agree.
   Status load(const kernels::TensorSource& tensors, std::optional<int64_t>& step);

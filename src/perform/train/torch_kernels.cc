@@ -12,17 +12,17 @@
 #include "perform/stage/perform.h"
 #include "perform/state/checkpoint.h"
 #include "perform/train/add_time.h"
-#include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
 #include "perform/train/device_stream.h"
+#include "perform/train/expert_exchange.h"
 #include "perform/train/guarded.h"
 #include "perform/train/kept_memory.h"
-#include "perform/train/replica_group.h"
 #include "perform/train/samples.h"
 #include "perform/train/shard_collectives.h"
 #include "perform/train/sharded_stage.h"
 #include "perform/train/stage_module.h"
+#include "perform/train/stage_replicas.h"
 #include "perform/train/stage_state.h"
 #include "perform/train/threads.h"
 #include "perform/train/torch_groups.h"
@@ -84,9 +84,12 @@ double loss_of(const Held& held, std::span<const Pass> passes) {
 class TorchKernels : public kernels::Kernels {
  public:
   TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages,
-               std::optional<Samples> samples, int64_t threads)
+               std::unique_ptr<ExpertExchange> experts, std::optional<Samples> samples,
+               int64_t threads)
       : plan_(plan),
         replica_(replica),
+        experts_(std::move(experts)),
+        replicas_(plan_, replica, experts_.get()),
         stages_(std::move(stages)),
         samples_(std::move(samples)),
         threads_(threads),
@@ -150,7 +153,6 @@ class TorchKernels : public kernels::Kernels {
   Parameter* tied(int32_t stage);
   Result<Parameter*> own_end();
   Status sum_tied_copies();
-  Status exchange(std::span<double> numbers, std::span<const int32_t> owners);
   Status gather_parameters(Held& held);
   void begin_pass();
   Status need_values(Held& held);
@@ -158,16 +160,16 @@ class TorchKernels : public kernels::Kernels {
   void drop_values(Held& held);
   Status end_backward(Held& held);
   Status scatter_gradients(Held& held);
-  Status sum_whole(Held& held);
   bool ties_ranks(const Parameter& parameter) const {
     return plan_.model.tied_embeddings && plan_.stages.size() > 1 && parameter.name == kEmbedding;
   }
   plan::Plan plan_;
   int32_t replica_;
-  std::vector<Held> stages_;        // ascending
-  std::optional<Samples> samples_;  // of who has the first or the last stage
+  std::unique_ptr<ExpertExchange> experts_;  // none where all experts are here
+  StageReplicas replicas_;                   // met where the Plan has several
+  std::vector<Held> stages_;                 // ascending
+  std::optional<Samples> samples_;           // of who has the first or the last stage
   int64_t threads_ = 1;
-  std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
   int64_t tied_summed_ = 0;  // the iteration of which both copies' gradients are summed here
   int64_t iteration_ = 0;
   double gradient_factor_ = 1;
@@ -202,6 +204,7 @@ Status TorchKernels::cut(const ShardDegrees& degrees) {
   if (degrees.shards() > 1) {
     team_ = std::make_unique<ShardTeam>(static_cast<int32_t>(degrees.shards()));
     collectives_ = std::make_unique<ShardCollectives>(*team_, degrees);
+    if (experts_) experts_->serve(*collectives_);
   }
   for (Held& held : stages_) {
     held.sharded = TRY(
@@ -236,9 +239,12 @@ Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t off
       offset);
 }
 
+// Where replicas meet within passes, each has as many; what is left over is not evaluated.
 kernels::Share TorchKernels::evaluation_share() const {
-  return kernels::share_of(samples_->evaluation_windows() / plan_.training.micro_batch,
-                           samples_->reader(), samples_->readers());
+  const int64_t readers = samples_->readers();
+  int64_t batches = samples_->evaluation_windows() / plan_.training.micro_batch;
+  if (experts_) batches -= batches % readers;
+  return kernels::share_of(batches, samples_->reader(), readers);
 }
 
 Result<at::Tensor> TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const {
@@ -269,10 +275,8 @@ Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage
 // --- replicas ------------------------------------------------------------------------------------
 
 Status TorchKernels::join_replicas(const kernels::Replicas& replicas) {
-  return guarded("joining the replicas", [&]() -> Status {
-    group_ = TRY(ReplicaGroup::join(replicas, stages_.front().index));
-    return {};
-  });
+  return guarded("joining the replicas",
+                 [&]() -> Status { return replicas_.join(replicas, stages_.front().index); });
 }
 
 // --- first values of others ----------------------------------------------------------------------
@@ -302,6 +306,7 @@ Status TorchKernels::begin_anew() {
 
 Status TorchKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
+  if (experts_) experts_->begin_iteration(iteration);
   gradient_factor_ = 1;
   loss_sum_ = 0;
   losses_ = 0;
@@ -325,14 +330,17 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
 void TorchKernels::begin_pass() {
   replicas_spent_ = {};
   if (collectives_) collectives_->restart_watch();
+  if (experts_) experts_->restart_watch();
 }
 
 std::optional<plan::PassCommunication> TorchKernels::communicated() const {
-  if (!collectives_ && (plan_.parallelism.zero < 2 || !group_)) return std::nullopt;
+  const bool zero = plan_.parallelism.zero >= 2 && replicas_.have_met();
+  if (!collectives_ && !experts_ && !zero) return std::nullopt;
   const auto time = [](std::chrono::nanoseconds spent) {
     return Seconds{std::chrono::duration<double>(spent).count()};
   };
   plan::PassCommunication spent{.data = time(replicas_spent_)};
+  if (experts_) spent.expert = time(experts_->spent());
   if (!collectives_) return spent;
   spent.tensor = time(collectives_->spent(ShardAxis::kTensor));
   spent.context = time(collectives_->spent(ShardAxis::kContext));
@@ -350,14 +358,11 @@ Status TorchKernels::need_values(Held& held) {
 Status TorchKernels::gather_values(Held& held) {
   held.state.restore_shared();
   held.whole = true;
-  std::vector<ReplicaGroup::Owned> owned;
-  for (const StageState::Shared& each : held.state.shared())
-    owned.push_back({each.values, static_cast<size_t>(each.owner)});
-  return group_->gather(owned);
+  return replicas_.gather_values(held.state);
 }
 
 void TorchKernels::drop_values(Held& held) {
-  if (plan_.parallelism.zero < 3 || !group_) return;
+  if (plan_.parallelism.zero < 3 || !replicas_.have_met()) return;
   held.state.drop_shared();
   held.whole = false;
 }
@@ -367,7 +372,8 @@ Status TorchKernels::end_backward(Held& held) {
   ++held.backwards;
   ++held.unsummed;
   const layout::Parallelism& p = plan_.parallelism;
-  if (p.zero < 2 || !group_ || held.backwards == plan_.microbatches_of(replica_)) return {};
+  const bool last = held.backwards == plan_.microbatches_of(replica_);
+  if (p.zero < 2 || !replicas_.have_met() || last) return {};
   const bool round = p.zero == 2 && p.virtual_stages > 1 && held.backwards % p.pipeline == 0;
   return p.sums_each_microbatch() || round ? scatter_gradients(held) : Status{};
 }
@@ -376,33 +382,8 @@ Status TorchKernels::end_backward(Held& held) {
 Status TorchKernels::scatter_gradients(Held& held) {
   const AddTime time(&replicas_spent_);
   measure_state();
-  std::vector<Parameter>& parameters = held.state.module().parameters();
-  const std::vector<int32_t>& owners = held.state.owners();
-  std::vector<int64_t> sizes(static_cast<size_t>(plan_.replicas()));
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].value.grad().defined())
-      return failed(
-          fmt::format("{} has no gradient: a sum before any backward pass", parameters[i].name));
-    sizes[static_cast<size_t>(owners[i])] += parameters[i].value.numel();
-  }
-  std::vector<at::Tensor> parts;
-  for (int64_t& size : sizes) {
-    parts.push_back(at::empty({size}, at::kFloat));
-    size = 0;
-  }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto owner = static_cast<size_t>(owners[i]);
-    const at::Tensor& value = parameters[i].value;
-    at::Tensor part = parts[owner].narrow(0, sizes[owner], value.numel()).view(value.sizes());
-    sizes[owner] += value.numel();
-    part.copy_(value.grad());
-    parameters[i].value.mutable_grad() = at::Tensor();
-    if (owners[i] != replica_) continue;
-    if (held.sums[i].defined()) part.add_(held.sums[i]);  // of microbatches before, once
-    held.sums[i] = part;
-  }
   held.unsummed = 0;
-  TRY(group_->scatter(parts));
+  TRY(replicas_.scatter(held.state, held.sums));
   if (held.backwards < plan_.microbatches_of(replica_)) held.sharded->begin_gradients();
   return {};
 }
@@ -574,8 +555,12 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
 Status TorchKernels::reduce_gradients(int32_t stage) {
   return guarded("summing the gradients", [&]() -> Status {
     Held& own = held(stage);
-    if (own.state.owners().empty()) return sum_whole(own);
-    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
+    if (!replicas_.have_met())
+      return failed(fmt::format("stage {} has not joined its replicas", stage));
+    if (own.state.owners().empty()) {
+      TRY(own.state.check_gradients("sum"));
+      return replicas_.sum(own.state);
+    }
     if (own.unsummed > 0) TRY(scatter_gradients(own));
     std::vector<Parameter>& parameters = own.state.module().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -585,32 +570,10 @@ Status TorchKernels::reduce_gradients(int32_t stage) {
       // Its other end wants it from each pipeline.
       if (!parameter.value.grad().defined())
         parameter.value.mutable_grad() = at::empty(parameter.value.sizes(), at::kFloat);
-      const ReplicaGroup::Owned tied{parameter.value.grad(),
-                                     static_cast<size_t>(own.state.owners()[i])};
-      TRY(group_->gather({&tied, 1}));
+      TRY(replicas_.gather(parameter.value.grad(), own.state.owners()[i]));
     }
     return {};
   });
-}
-
-// One tensor of all gradients, which become views of it as they are copied: so no gradient is there
-// twice, and none is copied back.
-Status TorchKernels::sum_whole(Held& own) {
-  TRY(own.state.check_gradients("sum"));
-  if (!group_) return failed(fmt::format("stage {} has not joined its replicas", own.index));
-  int64_t size = 0;
-  for (const Parameter& parameter : own.state.module().parameters())
-    size += parameter.value.numel();
-  at::Tensor all = at::empty({size}, at::kFloat);
-  int64_t begin = 0;
-  for (Parameter& parameter : own.state.module().parameters()) {
-    const int64_t end = begin + parameter.value.numel();
-    at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
-    part.copy_(parameter.value.grad());
-    parameter.value.mutable_grad() = part;
-    begin = end;
-  }
-  return group_->sum(all);
 }
 
 // The embedding of this rank's first stage, or its copy on the last one; null where there is none.
@@ -680,51 +643,27 @@ Status TorchKernels::add_tied_gradient(const Payload& theirs) {
 Result<std::optional<double>> TorchKernels::gradient_squares() {
   return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
     TRY(sum_tied_copies());
-    std::vector<double> squares;
-    std::vector<int32_t> owners;
+    std::vector<StageReplicas::Number> squares;
     for (const Held& own : stages_) {
       TRY(own.state.check_gradients("norm"));
       const std::vector<Parameter>& parameters = own.state.module().parameters();
       for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& parameter = parameters[i];
         if (parameter.copy) continue;
-        owners.push_back(own.state.owners().empty() ? replica_ : own.state.owners()[i]);
-        squares.push_back(
-            parameter.elsewhere ? 0 : update::squares(floats(parameter.value.grad().contiguous())));
+        StageReplicas::Number& its = squares.emplace_back();
+        its.owner = own.state.owners().empty() ? replica_ : own.state.owners()[i];
+        its.of_expert = parameter.of_expert;
+        if (!parameter.elsewhere)
+          its.value = update::squares(floats(parameter.value.grad().contiguous()));
       }
     }
-    if (group_ && kernels::shards_optimizer(plan_)) TRY(exchange(squares, owners));
-    return std::accumulate(squares.begin(), squares.end(), 0.0);
+    return TRY(replicas_.sum_of(squares));
   });
-}
-
-// Each number becomes that of the replica that owns it.
-Status TorchKernels::exchange(std::span<double> numbers, std::span<const int32_t> owners) {
-  std::vector<ReplicaGroup::Owned> owned;
-  for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
-    const auto count = std::count(owners.begin(), owners.end(), replica);
-    owned.push_back({at::zeros({count}, at::kDouble), static_cast<size_t>(replica)});
-  }
-  const auto for_each = [&](const auto& call) {
-    std::vector<size_t> next(owned.size());
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const auto owner = static_cast<size_t>(owners[i]);
-      call(numbers[i], owned[owner].values.data_ptr<double>()[next[owner]++]);
-    }
-  };
-  for_each([](double number, double& there) { there = number; });
-  std::vector<ReplicaGroup::Owned> there_are;
-  for (const ReplicaGroup::Owned& each : owned) {
-    if (each.values.numel() > 0) there_are.push_back(each);
-  }
-  TRY(group_->gather(there_are));
-  for_each([](double& number, double there) { number = there; });
-  return {};
 }
 
 // After an update. A profile of one rank has no group, and no others to hear from.
 Status TorchKernels::gather_parameters(Held& held) {
-  if (held.state.owners().empty() || !group_) return {};
+  if (held.state.owners().empty() || !replicas_.have_met()) return {};
   TRY(gather_values(held));
   held.state.module().refresh_copies();
   return {};
@@ -878,17 +817,24 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
     if (own.front() == 0 || own.back() + 1 == shape.stages) {
       samples = TRY(Samples::open(plan, place.replica));
     }
+    std::unique_ptr<ExpertExchange> experts;
+    if (const int64_t members = kernels::replicas_per_experts(plan); members > 1)
+      experts = std::make_unique<ExpertExchange>(plan.model.experts->count, members,
+                                                 place.replica % members);
+    const StageReplicas replicas(plan, place.replica, experts.get());
+    StageReplicas::Loads loads;
     std::vector<Held> stages;
-    std::vector<int64_t> loads(static_cast<size_t>(plan.replicas()));
     for (const int32_t stage : own) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
-      StageModule module = TRY(StageModule::create(plan.model, slice, seed));
+      StageModule module =
+          TRY(StageModule::create(plan.model, slice, seed, at::kFloat, experts.get()));
       if (plan.training.precision == plan::Precision::kBf16) module.compute_in_bf16();
       std::vector<int32_t> owners;
       if (kernels::shards_optimizer(plan)) {
-        std::vector<int64_t> sizes;
-        for (const Parameter& each : module.parameters()) sizes.push_back(each.value.numel());
-        owners = balanced_owners(sizes, loads);
+        owners = replicas.owners_of(module, loads);
+      } else if (experts) {
+        for (Parameter& each : module.parameters())
+          each.saved_elsewhere = place.replica >= (each.of_expert ? experts->members() : 1);
       }
       stages.push_back({.index = stage,
                         .first = stage == 0,
@@ -900,7 +846,7 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
         stages.back().state.expect_sparse();
     }
     auto kernels = std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
-                                                  std::move(samples), threads);
+                                                  std::move(experts), std::move(samples), threads);
     TRY(kernels->cut(degrees));
     return kernels;
   });

@@ -91,6 +91,9 @@ Status check_computed(const Value& config, Family family, const std::string& fil
   }
   if (family != Family::kGpt2) {
     TRY(check_text(config, file, "hidden_act", {"silu", "swish"}));
+    // Where it is left out, weights of experts stay those of a softmax over all of them.
+    if (family == Family::kQwen3Moe && !flag_at(config, "norm_topk_prob", false))
+      return not_computed(file, "norm_topk_prob", Value(false), "norm_topk_prob = true");
     return check_rope(config, file);
   }
   TRY(check_text(config, file, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}));
@@ -169,6 +172,21 @@ void add_gemma2_fields(const Model& m, Value::Table& out) {
   out.emplace_back("layer_types", std::move(types));
 }
 
+void add_expert_fields(Family family, const model::Experts& e, Value::Table& out) {
+  out.emplace_back("num_experts_per_tok", e.per_token);
+  if (family == Family::kMixtral) {
+    out.emplace_back("num_local_experts", e.count);
+    return;
+  }
+  out.emplace_back("num_experts", e.count);
+  out.emplace_back("moe_intermediate_size", e.ffn);
+  out.emplace_back("norm_topk_prob", true);
+  out.emplace_back("decoder_sparse_step", e.every);
+  Value::Array dense;
+  for (int64_t layer = 0; layer < e.dense_layers; ++layer) dense.emplace_back(layer);
+  out.emplace_back("mlp_only_layers", std::move(dense));
+}
+
 Value::Table llama_fields(Family family, const Model& m) {
   Value::Table out{{"hidden_act", "silu"},           {"hidden_size", m.hidden},
                    {"intermediate_size", m.ffn},     {"num_hidden_layers", m.layers},
@@ -207,12 +225,14 @@ Value::Table llama_fields(Family family, const Model& m) {
     out.emplace_back("attention_bias", biases);
     out.emplace_back("mlp_bias", m.mlp_bias.value_or(m.bias));
   } else {
-    if (family == Family::kQwen3) out.emplace_back("attention_bias", biases);
-    const bool has_switch = family == Family::kQwen2 || family == Family::kQwen3;
+    const bool qwen3 = family == Family::kQwen3 || family == Family::kQwen3Moe;
+    if (qwen3) out.emplace_back("attention_bias", biases);
+    const bool has_switch = family == Family::kQwen2 || qwen3;
     if (has_switch) out.emplace_back("use_sliding_window", m.attention_window.has_value());
     if (has_switch && m.attention_window) out.emplace_back("max_window_layers", 0);
     out.emplace_back("sliding_window", number_or_null(m.attention_window));
   }
+  if (m.experts) add_expert_fields(family, *m.experts, out);
   return out;
 }
 
@@ -248,6 +268,10 @@ const char* class_of(Family family) {
       return "GemmaForCausalLM";
     case Family::kGemma2:
       return "Gemma2ForCausalLM";
+    case Family::kMixtral:
+      return "MixtralForCausalLM";
+    case Family::kQwen3Moe:
+      return "Qwen3MoeForCausalLM";
     case Family::kGpt2:
       return "GPT2LMHeadModel";
   }

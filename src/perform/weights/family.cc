@@ -23,6 +23,23 @@ bool has_usual_heads(const Model& m) { return m.head_size() * m.heads == m.hidde
 
 bool is_gemma(Family family) { return family == Family::kGemma || family == Family::kGemma2; }
 
+bool has_mixtures(Family family) {
+  return family == Family::kMixtral || family == Family::kQwen3Moe;
+}
+
+// Of both families experts are alone in their layers; Mixtral's are in all of them.
+std::string unlike_mixtures(Family family, const Model& m) {
+  if (!m.experts) return has_mixtures(family) ? "it has no experts" : "";
+  const model::Experts& e = *m.experts;
+  if (!has_mixtures(family)) return fmt::format("experts.count = {}", e.count);
+  if (e.shared_ffn > 0) return fmt::format("experts.shared_ffn = {}", e.shared_ffn);
+  if (family == Family::kQwen3Moe) return "";
+  if (e.dense_layers > 0) return fmt::format("experts.dense_layers = {}", e.dense_layers);
+  if (e.every > 1) return fmt::format("experts.every = {}", e.every);
+  if (e.ffn != m.ffn) return fmt::format("experts.ffn = {} and ffn = {}", e.ffn, m.ffn);
+  return "";
+}
+
 // What some families alone have.
 std::string unlike_llama(Family family, const Model& m) {
   const bool olmo2 = family == Family::kOlmo2, gemma2 = family == Family::kGemma2;
@@ -31,7 +48,8 @@ std::string unlike_llama(Family family, const Model& m) {
     bool value, wanted;
   };
   for (const auto& [name, value, wanted] :
-       {Flag{"qk_norm", m.qk_norm.value_or(false), family == Family::kQwen3},
+       {Flag{"qk_norm", m.qk_norm.value_or(false),
+             family == Family::kQwen3 || family == Family::kQwen3Moe},
         Flag{"input_norms", m.input_norms.value_or(true), !olmo2},
         Flag{"output_norms", m.output_norms.value_or(false), olmo2 || gemma2},
         Flag{"whole_qk_norm", m.whole_qk_norm.value_or(false), olmo2},
@@ -43,7 +61,8 @@ std::string unlike_llama(Family family, const Model& m) {
     return fmt::format("nope_interval = {}", *m.nope_interval);
   }
   const bool qwen = family == Family::kQwen2 || family == Family::kQwen3;
-  const bool windows = gemma2 || qwen || family == Family::kMistral || family == Family::kPhi3;
+  const bool windows = gemma2 || qwen || has_mixtures(family) || family == Family::kMistral ||
+                       family == Family::kPhi3;
   if (m.attention_window && !windows) {
     return fmt::format("attention_window = {}", *m.attention_window);
   }
@@ -110,6 +129,13 @@ constexpr Word kGpt2Layer[] = {{"attention_norm", "ln_1"},
                                {"mlp.up", "mlp.c_fc", true},
                                {"mlp.down", "mlp.c_proj", true}};
 
+// Of a layer with experts; of each expert behind its number.
+constexpr Word kMixtralLayer[] = {{"mlp.router", "block_sparse_moe.gate"}};
+constexpr Word kMixtralExpert[] = {{"gate", "w1"}, {"up", "w3"}, {"down", "w2"}};
+constexpr Word kQwen3MoeLayer[] = {{"mlp.router", "mlp.gate"}, {"mlp.gate", "mlp.gate_proj"}};
+constexpr Word kQwen3MoeExpert[] = {
+    {"gate", "gate_proj"}, {"up", "up_proj"}, {"down", "down_proj"}};
+
 // The first word for it.
 Place place_in(std::initializer_list<std::span<const Word>> lists, std::string_view stem,
                std::string_view ending, const std::string& before) {
@@ -128,6 +154,8 @@ std::span<const Word> own_words(Family family) {
   if (family == Family::kPhi3) return kPhi3Layer;
   if (family == Family::kOlmo2) return kOlmo2Layer;
   if (family == Family::kGemma2) return kGemma2Layer;
+  if (family == Family::kMixtral) return kMixtralLayer;
+  if (family == Family::kQwen3Moe) return kQwen3MoeLayer;
   return {};
 }
 
@@ -143,6 +171,7 @@ std::string family_names() {
 
 std::string mismatch(Family family, const Model& m) {
   if (std::string other = model::departure(m); !other.empty()) return other;
+  if (std::string other = unlike_mixtures(family, m); !other.empty()) return other;
   if (family == Family::kGpt2) return gpt2_mismatch(m);
   if (m.norm != Norm::kRms) return "norm is not rmsnorm";
   const Activation activation = is_gemma(family) ? Activation::kGeglu : Activation::kSwiglu;
@@ -159,16 +188,17 @@ std::string mismatch(Family family, const Model& m) {
     if (!has_usual_heads(m)) return fmt::format("head_dim = {}", m.head_size());
     return "";
   }
-  const bool never = family == Family::kMistral || family == Family::kPhi3;
+  const bool never =
+      family == Family::kMistral || family == Family::kMixtral || family == Family::kPhi3;
   if (never && (qkv_bias(m) || output_bias(m))) return "it has biases";
   if (qkv_bias(m) != output_bias(m)) return "some projections of the attention alone have biases";
   return "";
 }
 
 std::optional<Family> family_of(const Model& model) {
-  for (const Family family :
-       {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kOlmo2, Family::kSmolLm3,
-        Family::kGemma, Family::kGemma2, Family::kGpt2, Family::kMistral}) {
+  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kOlmo2,
+                              Family::kSmolLm3, Family::kGemma, Family::kGemma2, Family::kGpt2,
+                              Family::kMistral, Family::kMixtral, Family::kQwen3Moe}) {
     if (mismatch(family, model).empty()) return family;
   }
   return std::nullopt;
@@ -183,6 +213,18 @@ std::vector<Tensor> tensors_of(const Model& m) {
   const auto matrix = [&](const std::string& name, int64_t rows, int64_t columns, bool bias) {
     out.push_back({name + ".weight", {rows, columns}});
     if (bias) out.push_back({name + ".bias", {rows}});
+  };
+  const auto mlp = [&](const std::string& name, int64_t width, bool bias) {
+    if (m.gated_mlp()) matrix(name + "gate", width, m.hidden, bias);
+    matrix(name + "up", width, m.hidden, bias);
+    matrix(name + "down", m.hidden, width, bias);
+  };
+  const auto mixture = [&](const std::string& name) {
+    const model::Experts& e = *m.experts;
+    matrix(name + "router", e.count, m.hidden, false);
+    for (int64_t i = 0; i < e.count; ++i) mlp(fmt::format("{}experts.{}.", name, i), e.ffn, false);
+    if (e.shared_ffn > 0) mlp(name + "shared.", e.shared_ffn, false);
+    if (e.shared_gate) matrix(name + "shared_gate", 1, m.hidden, false);
   };
   const int64_t wide = m.attention_width(), kv = m.kv_heads * m.head_size();
   const bool before = m.input_norms.value_or(true), after = m.output_norms.value_or(false);
@@ -204,11 +246,11 @@ std::vector<Tensor> tensors_of(const Model& m) {
     matrix(layer + "attention.output", m.hidden, wide, output_bias(m));
     if (after) norm(layer + "attention_output_norm", m.hidden);
     if (before) norm(layer + "mlp_norm", m.hidden);
-    if (m.gated_mlp()) {
-      matrix(layer + "mlp.gate", m.ffn, m.hidden, mlp_bias(m));
+    if (count_layers(m, {.first_layer = i, .layers = 1}).experts > 0) {
+      mixture(layer + "mlp.");
+    } else {
+      mlp(layer + "mlp.", m.ffn, mlp_bias(m));
     }
-    matrix(layer + "mlp.up", m.ffn, m.hidden, mlp_bias(m));
-    matrix(layer + "mlp.down", m.hidden, m.ffn, mlp_bias(m));
     if (after) norm(layer + "mlp_output_norm", m.hidden);
   }
   norm("norm", m.hidden);
@@ -235,8 +277,18 @@ Place place_of(Family family, const std::string& name) {
   if (gpt2) {
     return place_in({kGpt2Layer}, stem, ending, fmt::format("transformer.h.{}.", number));
   }
-  return place_in({own_words(family), kLlamaLayer}, stem, ending,
-                  fmt::format("model.layers.{}.", number));
+  const std::string layer = fmt::format("model.layers.{}.", number);
+  constexpr std::string_view kExperts = "mlp.experts.";
+  if (!stem.starts_with(kExperts))
+    return place_in({own_words(family), kLlamaLayer}, stem, ending, layer);
+  stem.remove_prefix(kExperts.size());
+  const size_t end = stem.find('.');
+  CHECK(end != std::string_view::npos && has_mixtures(family), "{} is no name of a tensor", name);
+  const bool mixtral = family == Family::kMixtral;
+  return place_in({mixtral ? std::span<const Word>(kMixtralExpert) : kQwen3MoeExpert},
+                  stem.substr(end + 1), ending,
+                  fmt::format("{}{}.experts.{}.", layer, mixtral ? "block_sparse_moe" : "mlp",
+                              stem.substr(0, end)));
 }
 
 std::vector<int64_t> outputs_of_parts(const Place& place, const Model& m) {

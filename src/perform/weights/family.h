@@ -2,9 +2,11 @@
 //
 // Names are those of Hugging Face Transformers 4.57: the modules of modeling_llama.py,
 // modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py, modeling_phi3.py, modeling_olmo2.py,
-// modeling_smollm3.py, modeling_gemma.py, modeling_gemma2.py and modeling_gpt2.py. Linear layers are [outputs, inputs] there as here, but
+// modeling_smollm3.py, modeling_gemma.py, modeling_gemma2.py, modeling_mixtral.py, modeling_qwen3_moe.py and
+// modeling_gpt2.py. Linear layers are [outputs, inputs] there as here, but
 // for GPT-2, whose Conv1D has [inputs, outputs]. It holds query, key and value side by side in one
-// matrix, and so does Phi-3, which has gate and up in another.
+// matrix, and so does Phi-3, which has gate and up in another. Of mixtures each expert's matrices are
+// tensors of their own.
 #pragma once
 
 #include <array>
@@ -27,6 +29,8 @@ enum class Family {
   kSmolLm3,
   kGemma,
   kGemma2,
+  kMixtral,
+  kQwen3Moe,
   kGpt2
 };
 constexpr auto enum_names(Family) {
@@ -39,6 +43,8 @@ constexpr auto enum_names(Family) {
                                           {Family::kSmolLm3, "smollm3"},
                                           {Family::kGemma, "gemma"},
                                           {Family::kGemma2, "gemma2"},
+                                          {Family::kMixtral, "mixtral"},
+                                          {Family::kQwen3Moe, "qwen3_moe"},
                                           {Family::kGpt2, "gpt2"}});
 }
 std::string family_names();  // "llama, mistral, ...", for messages
@@ -46,8 +52,8 @@ std::string family_names();  // "llama, mistral, ...", for messages
 // Why a model is none of this family, in the words of [model], or "" where it is one.
 std::string mismatch(Family family, const model::Model& model);
 
-// The first family of llama, qwen2, qwen3, olmo2, smollm3, gemma, gemma2, gpt2, mistral that the
-// model is one of.
+// The first family of llama, qwen2, qwen3, olmo2, smollm3, gemma, gemma2, gpt2, mistral, mixtral, qwen3_moe
+// that the model is one of.
 std::optional<Family> family_of(const model::Model& model);
 
 // A tensor in our words: "layers.3.attention.query.weight", [outputs, inputs].

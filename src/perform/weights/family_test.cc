@@ -47,6 +47,12 @@ model::Model small(Family family) {
     m.attention_window = 3;
     m.global_interval = 2;
   }
+  if (family == Family::kMixtral)
+    m.experts = model::Experts{.count = 3, .per_token = 2, .ffn = m.ffn};
+  if (family == Family::kQwen3Moe) {
+    m.qk_norm = true;
+    m.experts = model::Experts{.count = 3, .per_token = 2, .ffn = 5, .dense_layers = 1};
+  }
   if (family == Family::kLlama) m.rope_scaling = model::RopeScaling{};
   if (family == Family::kGpt2) {
     m.norm = model::Norm::kLayer;
@@ -100,6 +106,16 @@ TEST(Family, NamesAreThoseOfTransformers) {
             (Place{"model.layers.0.post_attention_layernorm.weight"}));
   EXPECT_EQ(place_of(Family::kGemma2, "layers.0.mlp_norm.weight"),
             (Place{"model.layers.0.pre_feedforward_layernorm.weight"}));
+  EXPECT_EQ(place_of(Family::kMixtral, "layers.2.mlp.router.weight"),
+            (Place{"model.layers.2.block_sparse_moe.gate.weight"}));
+  EXPECT_EQ(place_of(Family::kMixtral, "layers.2.mlp.experts.11.up.weight"),
+            (Place{"model.layers.2.block_sparse_moe.experts.11.w3.weight"}));
+  EXPECT_EQ(place_of(Family::kQwen3Moe, "layers.1.mlp.router.weight"),
+            (Place{"model.layers.1.mlp.gate.weight"}));
+  EXPECT_EQ(place_of(Family::kQwen3Moe, "layers.0.mlp.gate.weight"),
+            (Place{"model.layers.0.mlp.gate_proj.weight"}));
+  EXPECT_EQ(place_of(Family::kQwen3Moe, "layers.1.mlp.experts.0.down.weight"),
+            (Place{"model.layers.1.mlp.experts.0.down_proj.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "positions.weight"), (Place{"transformer.wpe.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "layers.1.attention.value.weight"),
             (Place{"transformer.h.1.attn.c_attn.weight", true, 2, 3}));

@@ -167,7 +167,13 @@ int64_t active_parameters(const Model& m) {
 }
 
 std::string departure(const Model& m) {
-  if (m.experts) return fmt::format("experts.count = {}", m.experts->count);
+  if (m.experts) {
+    const Experts& e = *m.experts;
+    // Its weight would be 1 whatever its score, and the router would learn nothing.
+    if (e.per_token == 1 && e.count > 1) return "experts.per_token = 1";
+    if (e.bias) return "experts.bias = true";
+    if (e.score_bias) return "experts.score_bias = true";
+  }
   if (m.latent_attention) {
     return fmt::format("latent_attention.kv_rank = {}", m.latent_attention->kv_rank);
   }

@@ -1,0 +1,113 @@
+// Expert parallelism between the replicas of a stage: each has a part of the experts, and tokens travel to
+// theirs and back (Lepikhin et al. 2021, GShard, section 3.2).
+//
+// Members of a group have as many experts each, consecutive ones, and compute the same passes in the same
+// order. Each layer exchanges rows twice forward and twice backward. A message says how many rows of each
+// expert there are, where its receiver cannot know, and then has the rows. Messages go over the links of the
+// run. Cost: each row that changes its rank crosses a link four times, and is copied twice at either end.
+//
+// A group is one of ranks. Within a rank all shards read one memory (sharded_stage.h): context parallelism
+// shares out the tokens and no experts, and what a tensor group has in common is sent once.
+//
+// A rank that has not joined others, as when it is profiled, is every member itself: it computes as many
+// rows as in a group whose tokens spread evenly.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "perform/kernels/kernels.h"
+#include "perform/kernels/messenger.h"
+#include "perform/train/shard_collectives.h"
+#include "perform/train/torch_compat.h"
+
+namespace tombolo::train {
+
+// Tensor numbers of an iteration (messenger.h): of rows, and of sums among those that have the same experts.
+inline constexpr uint64_t kExpertTensor = kernels::kReplicaTensor + (uint64_t{1} << 41);
+inline constexpr uint64_t kExpertSumTensor = kExpertTensor + (uint64_t{1} << 40);
+
+// Consecutive experts of a layer.
+struct ExpertRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+class ExpertExchange {
+ public:
+  // `own`: of `members` of a group, who share `experts`.
+  ExpertExchange(int64_t experts, int64_t members, int64_t own);
+  ExpertExchange(const ExpertExchange&) = delete;
+
+  ExpertRange own_experts() const { return {own_ * each_, each_}; }
+  int64_t members() const { return members_; }
+
+  // Where the rank is cut, before all else. It outlives this.
+  void serve(ShardCollectives& shards);
+  // The others. group.ranks[own] is this rank.
+  void join(const kernels::Replicas& group);
+  void begin_iteration(int64_t iteration);
+
+  // How many rows go out, and come back: of each member, of each expert.
+  struct Route {
+    std::vector<int64_t> given;  // to that member's experts
+    std::vector<int64_t> taken;  // from that member, to those that are here
+  };
+  // Rows by expert, of all experts, as many as counts says; returns those for the experts that are here, by
+  // expert, and of one expert by member. All shards of a rank call it. Throws Interrupted where a
+  // member is lost.
+  at::Tensor send_out(int32_t shard, const at::Tensor& rows, const std::vector<int64_t>& counts,
+                      Route& route);
+  // The same way for rows of which the route is known.
+  at::Tensor send_again(int32_t shard, const at::Tensor& rows, const Route& route);
+  // What became of them, in parts that are added over a tensor group; returns it where the rows came
+  // from. Of a tensor group the first one gets it, the others zeros.
+  at::Tensor send_back(int32_t shard, const at::Tensor& parts, const Route& route);
+
+  // Of the first shard, since restart_watch(), waiting included.
+  std::chrono::nanoseconds spent() const { return spent_; }
+  void restart_watch() { spent_ = {}; }
+
+ private:
+  // Of what context parallelism leaves a shard, with its tensor group.
+  struct Slot {
+    at::Tensor given, taken;
+    Route asked;  // by whom it belongs to, of the next exchange: out, of what is taken nothing
+    Route route;
+  };
+  // Rows lie by member where they come from, and by expert where these are.
+  enum class Way : uint8_t { kOut, kBack };
+
+  Slot& slot_of(int32_t shard);
+  bool is_first_of_tensor_group(int32_t shard) const;
+  void meet() const;
+  void exchange(Way way);
+  Result<std::vector<link::Payload>> exchange_messages(Way way);
+  link::Payload message_to(int64_t member, Way way) const;
+  Status read_counts(int64_t member, const link::Payload& message);
+  Status read_rows(int64_t member, Way way, const link::Payload& message);
+  template <class Call>
+  void for_each_block(const Route& route, int64_t member, bool by_member, const Call& call) const;
+
+  const int64_t each_, members_, own_;
+  ShardCollectives* shards_ = nullptr;
+  std::vector<int32_t> ranks_;
+  kernels::Messenger* messenger_ = nullptr;  // none: this rank is every member
+  link::Tag tag_{.iteration = 0, .tensor = kExpertTensor};
+  std::vector<Slot> slots_{1};
+  std::chrono::nanoseconds spent_ = {};
+};
+
+// --- with gradients; the exchange outlives the graph
+struct ExpertRows {
+  at::Tensor rows;              // by expert that is here, and of one expert by member
+  std::vector<int64_t> counts;  // of each expert that is here
+  ExpertExchange::Route route;
+};
+ExpertRows to_experts(ExpertExchange& exchange, int32_t shard, const at::Tensor& by_expert,
+                      const std::vector<int64_t>& counts);
+at::Tensor from_experts(ExpertExchange& exchange, int32_t shard, const at::Tensor& parts,
+                        const ExpertExchange::Route& route);
+
+}  // namespace tombolo::train
