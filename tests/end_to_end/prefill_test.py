@@ -68,6 +68,12 @@ class Executor(WeightCase):
     def test_olmo2(self):
         self.check("olmo2", [1, 33], [1, 4])
 
+    def test_mixtral(self):
+        self.check("mixtral", [1, 33], [1, 4])
+
+    def test_qwen3_moe(self):
+        self.check("qwen3_moe", [1, 33], [1, 2])
+
     # Its second and fourth layer rotate nothing.
     def test_smollm3(self):
         self.check("smollm3", [1, 33], [1, 4])

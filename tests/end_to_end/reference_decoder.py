@@ -63,6 +63,21 @@ def read_folder(folder):
 
 # --- what a family's tensors are -----------------------------------------------------------------
 
+# Where a layer's experts are, and what each calls gate, up and down.
+EXPERT_WORDS = {"mixtral": ("block_sparse_moe", ("w1", "w3", "w2")),
+                "qwen3_moe": ("mlp", ("gate_proj", "up_proj", "down_proj"))}
+
+
+def count_of_experts(config):
+    return config.get("num_local_experts") or config["num_experts"]
+
+
+def has_experts(config, layer):
+    if config["model_type"] not in EXPERT_WORDS:
+        return False
+    return layer not in config.get("mlp_only_layers", []) and (layer + 1) % config.get("decoder_sparse_step", 1) == 0
+
+
 def shapes(config):
     """{name: shape} of a whole model, from config.json alone."""
     c, out = config, {}
@@ -96,8 +111,17 @@ def shapes(config):
             layer |= {"pre_feedforward_layernorm.weight": [h], "post_feedforward_layernorm.weight": [h]}
         if c["model_type"] == "qwen2":
             layer |= {"self_attn.q_proj.bias": [q], "self_attn.k_proj.bias": [kv], "self_attn.v_proj.bias": [kv]}
-        if c["model_type"] == "qwen3":
+        if c["model_type"] in ("qwen3", "qwen3_moe"):
             layer |= {"self_attn.q_norm.weight": [d], "self_attn.k_norm.weight": [d]}
+        if has_experts(c, i):
+            for name in ("gate", "up", "down"):
+                del layer[f"mlp.{name}_proj.weight"]
+            block, words = EXPERT_WORDS[c["model_type"]]
+            f = c.get("moe_intermediate_size", c["intermediate_size"])
+            layer[f"{block}.gate.weight"] = [count_of_experts(c), h]
+            for expert in range(count_of_experts(c)):
+                for word, shape in zip(words, ([f, h], [f, h], [h, f])):
+                    layer[f"{block}.experts.{expert}.{word}.weight"] = shape
         out |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
     out["model.norm.weight"] = [h]
     if not c["tie_word_embeddings"]:
@@ -191,7 +215,7 @@ def decoder(torch, config, weights, precision="fp32"):
             part = head // (heads // kv_heads)
             query = q[..., head * size:(head + 1) * size]
             key, value = (each[..., part * size:(part + 1) * size] for each in (k, v))
-            if c["model_type"] == "qwen3":
+            if c["model_type"] in ("qwen3", "qwen3_moe"):
                 query, key = rms_norm(query, layer + "self_attn.q_norm"), rms_norm(key, layer + "self_attn.k_norm")
             if not gpt2 and rotates:
                 query, key = rotate(query), rotate(key)
@@ -199,6 +223,27 @@ def decoder(torch, config, weights, precision="fp32"):
             scores = capped(scores, c["attn_logit_softcapping"] if gemma2 else None).masked_fill(~below, -math.inf)
             out.append(narrow(torch.softmax(scores, -1)) @ value)
         return linear(torch.cat(out, -1), layer + ("attn.c_proj" if gpt2 else "self_attn.o_proj"))
+
+    def mixture(x, layer):
+        """Token by token, each with its experts: their outputs times the softmax of their scores, which add up to 1."""
+        block, (gate, up, down) = EXPERT_WORDS[c["model_type"]]
+        scores = linear(x, f"{layer}{block}.gate").float()
+        samples = []
+        for sample in range(x.shape[0]):
+            rows = []
+            for token in range(x.shape[1]):
+                row, of_row = x[sample, token], scores[sample, token]
+                chosen = sorted(range(len(of_row)), key=lambda e: -of_row[e].item())[:c["num_experts_per_tok"]]
+                powers = torch.exp(of_row[chosen] - of_row[chosen].max())
+                total = 0
+                for share, expert in zip(powers / powers.sum(), chosen):
+                    name = f"{layer}{block}.experts.{expert}."
+                    inside = linear(row, name + gate).float()
+                    inside = inside * torch.sigmoid(inside) * linear(row, name + up).float()
+                    total = total + share * linear(narrow(inside), name + down).float()
+                rows.append(narrow(total))
+            samples.append(torch.stack(rows))
+        return torch.stack(samples)
 
     def mlp(x, layer):
         if gpt2:
@@ -239,7 +284,8 @@ def decoder(torch, config, weights, precision="fp32"):
             else:
                 rotates = c.get("no_rope_layers", [1] * layers)[i] == 1
                 x = x + attention(rms_norm(x, layer + "input_layernorm"), layer, rotates, looks_back(i))
-                x = x + mlp(rms_norm(x, layer + "post_attention_layernorm"), layer)
+                inside = mixture if has_experts(c, i) else mlp
+                x = x + inside(rms_norm(x, layer + "post_attention_layernorm"), layer)
         x = layer_norm(x, "transformer.ln_f") if gpt2 else rms_norm(x, "model.norm")
         embedding = "transformer.wte.weight" if gpt2 else "model.embed_tokens.weight"
         logits = x @ narrow(w[embedding if c["tie_word_embeddings"] else "lm_head.weight"]).T

@@ -42,6 +42,12 @@ CONFIGS = {
                             "hidden_activation": "gelu_pytorch_tanh", "head_dim": 12, "query_pre_attn_scalar": 7,
                             "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "sliding_window": 6,
                             "cache_implementation": "hybrid", "tie_word_embeddings": True, "rms_norm_eps": 1e-6},
+    # One of its experts is chosen seldom.
+    "mixtral": LLAMA_LIKE | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    # Its first layer has no experts; of those a token meets three.
+    "qwen3_moe": LLAMA_LIKE | {"model_type": "qwen3_moe", "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20,
+                               "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [0], "head_dim": 16,
+                               "attention_bias": False},
     "gpt2": {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 4, "n_embd": 32, "n_head": 4, "n_inner": 64,
              "n_positions": 24, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "vocab_size": VOCABULARY}}
 
@@ -69,6 +75,7 @@ data = {data}
 zero = {zero}
 schedule = "{schedule}"
 virtual_stages = {virtual_stages}
+expert = {expert}
 [data]
 tokens = ["tokens.bin"]
 format = "nanogpt"
@@ -121,9 +128,9 @@ class WeightCase(Case):
         return kept
 
     def job(self, pipeline=1, data=1, steps=50, rate=1e-3, rate_min=1e-4, decay=0.1, schedule="1f1b", virtual_stages=1,
-            sequence=SEQUENCE, name="job.toml", model="", precision="fp32", zero=0):
+            sequence=SEQUENCE, name="job.toml", model="", precision="fp32", zero=0, expert=1):
         text = JOB.format(pipeline=pipeline, data=data, steps=steps, rate=rate, rate_min=rate_min, decay=decay, schedule=schedule,
-                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision, zero=zero)
+                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision, zero=zero, expert=expert)
         return self.write(name, text.replace("[[cluster", model + "\n[[cluster", 1))
 
     def check_logits(self, stages):
@@ -180,6 +187,18 @@ class WeightsIn(WeightCase):
         for layout in ({"pipeline": 1}, {"pipeline": 4}, {"pipeline": 2, "data": 2}):
             self.check_losses(answer["losses"], **layout)
 
+    def test_mixtral(self):
+        answer = self.prepare("mixtral", steps=50, dtype="BF16", per_file=20)
+        self.check_logits([1, 2])
+        for layout in ({"pipeline": 2}, {"data": 2, "expert": 2}, {"data": 4, "expert": 2, "zero": 1}):
+            self.check_losses(answer["losses"], **layout)
+
+    def test_qwen3_moe(self):
+        answer = self.prepare("qwen3_moe", steps=50)
+        self.check_logits([1, 4])
+        for layout in ({"pipeline": 1}, {"pipeline": 2, "data": 2, "expert": 2}):
+            self.check_losses(answer["losses"], **layout)
+
     def test_gpt2(self):
         answer = self.prepare("gpt2", steps=50, per_file=5, prefix=False)
         self.check_logits([1, 2, 4])
@@ -228,10 +247,10 @@ class WeightsIn(WeightCase):
 
     # The reference rounds at the same places, and sums in another order. AdamW's first steps are the signs of gradients, of which
     # rounding turns the small ones; at twice this learning rate losses differ by up to 1.02e-2, and as much from those in fp32.
-    def check_in_bf16(self, family, *layouts):
+    def check_in_bf16(self, family, *layouts, most=1e-2):
         answer = self.prepare(family, steps=50, precision="bf16", optimizer=OPTIMIZER | {"learning_rate": 5e-4})
         for layout in layouts:
-            self.check_losses(answer["losses"], most=1e-2, precision="bf16", rate=5e-4, **layout)
+            self.check_losses(answer["losses"], most=most, precision="bf16", rate=5e-4, **layout)
 
     def check_state(self, spared):
         """What each rank allocated beside what the Plan says, which counts 2 bytes for copies that some parameters do without."""
@@ -300,6 +319,10 @@ class WeightsIn(WeightCase):
 
     def test_gemma2_in_bf16(self):
         self.check_in_bf16("gemma2", {"pipeline": 2})
+
+    # Where two scores are next to each other, rounding chooses the expert.
+    def test_mixtral_in_bf16(self):
+        self.check_in_bf16("mixtral", {"pipeline": 2}, {"data": 2, "expert": 2}, most=5e-2)
 
     def test_gpt2_in_bf16(self):
         self.check_in_bf16("gpt2", {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2})
@@ -433,6 +456,12 @@ class WeightsOut(WeightCase):
     def test_gemma2_bit_for_bit(self):
         self.bit_for_bit("gemma2")
 
+    def test_mixtral_bit_for_bit(self):
+        self.bit_for_bit("mixtral")
+
+    def test_qwen3_moe_bit_for_bit(self):
+        self.bit_for_bit("qwen3_moe")
+
     def test_gpt2_bit_for_bit(self):
         self.bit_for_bit("gpt2")
 
@@ -482,6 +511,15 @@ class WeightsOut(WeightCase):
         config = self.read_again("gemma2")
         wanted = {"query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "sliding_window": 6,
                   "layer_types": ["sliding_attention", "full_attention"] * 2, "architectures": ["Gemma2ForCausalLM"]}
+        self.assertEqual({key: config[key] for key in wanted}, wanted)
+
+    def test_mixtral_as_we_write_it(self):
+        config = self.read_again("mixtral")
+        self.assertEqual((config["num_local_experts"], config["num_experts_per_tok"]), (4, 2))
+
+    def test_qwen3_moe_as_we_write_it(self):
+        config = self.read_again("qwen3_moe")
+        wanted = {"num_experts": 6, "moe_intermediate_size": 20, "norm_topk_prob": True, "mlp_only_layers": [0]}
         self.assertEqual({key: config[key] for key in wanted}, wanted)
 
     def test_gpt2_as_we_write_it(self):
@@ -582,7 +620,9 @@ class BadWeights(WeightCase):
         shutil.copytree(self.weights, self.folder / "good")
         text = (self.folder / "job.toml").read_text().replace("weights/config.json", "good/config.json")
         self.write("job.toml", text)
-        for changes, words in [({"model_type": "mixtral"}, ['model_type = "mixtral"', "llama, mistral, qwen2, qwen3, phi3, olmo2, smollm3, gemma, gemma2, gpt2"]),
+        families = "llama, mistral, qwen2, qwen3, phi3, olmo2, smollm3, gemma, gemma2, mixtral, qwen3_moe, gpt2"
+        for changes, words in [({"model_type": "granite"}, ['model_type = "granite"', families]),
+                               (CONFIGS["qwen3_moe"] | {"norm_topk_prob": False, "architectures": None}, ["norm_topk_prob = false"]),
                                ({"model_type": "gemma3_text"}, ['model_type = "gemma3_text"']),
                                ({"model_type": "gemma2", "architectures": None, "hidden_activation": "relu"}, ['hidden_activation = "relu"', "not computed"]),
                                ({"model_type": "gemma2", "architectures": None, "use_bidirectional_attention": True}, ["use_bidirectional_attention = true"]),
