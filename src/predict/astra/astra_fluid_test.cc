@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "predict/astra/fluid_links.h"
 #include "support/astra_test_graphs.h"
 
 namespace tombolo::astra {

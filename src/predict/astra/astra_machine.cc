@@ -24,7 +24,8 @@ bool reaches_memory(const RankPrograms& workload) {
 
 AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettings& settings,
                            const RankPrograms& workload, const MachineOptions& options)
-    : topology_(&topology),
+    : MessageRun(queue_, kLawOfMessage, !options.observers.empty()),
+      topology_(&topology),
       settings_(&settings),
       workload_(&workload),
       options_(options),
@@ -32,12 +33,11 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
       alarms_(queue_, kAlarms,
               static_cast<int32_t>(options.classes ? options.classes->first.size()
                                                    : workload.programs.size())),
-      routes_(topology),
       ranks_(options.classes ? options.classes->first.size() : workload.programs.size()),
       layouts_(workload.groups.size()),
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
-  CHECK(!options.classes ||
-            (options.whole_phases && !options.rendezvous && options.law == NetworkLaw::kAnalytical),
+  const bool by_formula = !options.own_law && options.law == NetworkLaw::kAnalytical;
+  CHECK(!options.classes || (options.whole_phases && !options.rendezvous && by_formula),
         "classes need whole phases under the law analytical");
   CHECK(!options.classes || !options.memory || !options.memory->shared(),
         "ranks that share a memory do not end together");
@@ -52,13 +52,10 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
   if (options.memory != nullptr && options.memory->shared() && reaches_memory(workload)) {
     options_.whole_phases = false;
   }
-  if (options.law == NetworkLaw::kCongestion) {
-    options_.whole_phases = false;
-    links_ = std::make_unique<network::LinkQueues>(routes_.links());
-  } else if (options.law == NetworkLaw::kFluid) {
-    options_.whole_phases = false;
-    fluid_ = std::make_unique<FluidLinks>(topology);
-  }
+  if (!by_formula) options_.whole_phases = false;
+  law_ = options.own_law ? options.own_law(topology, *this)
+                         : make_message_law(options.law, topology, hierarchical(settings), *this);
+  settles_ = law_->settles();
   rotations_.assign(planner_.rotates() ? ranks_.size() : 1, planner_.no_rotation());
   custom_plan_.phases.push_back({});
 }
@@ -83,7 +80,7 @@ Result<MachineReport> AstraMachine::run() {
     }
   }
   for (size_t r = 0; r < ranks_.size() && !stopped(); ++r) wake(static_cast<int32_t>(r));
-  while (!stopped() && let_flow()) {
+  while (!stopped() && another_event()) {
     const engine::Event event = queue_.pop();
     const auto subject = static_cast<uint32_t>(event.subject);
     switch (event.kind) {
@@ -91,11 +88,11 @@ Result<MachineReport> AstraMachine::run() {
         alarms_.work_off(event.subject,
                          [this](int32_t rank, const Alarm& alarm) { ring(rank, alarm); });
         break;
-      case kArrived:
-        arrived(subject);
+      case kLawOfMessage:
+        law_->woken(About::kMessage, event.subject);
         break;
-      case kLinkFree:
-        link_free(event.subject);
+      case kLawOfLink:
+        law_->woken(About::kLink, event.subject);
         break;
       case kWasThere:
         tell(Party::unpacked(event.subject));

@@ -11,14 +11,14 @@
 //                          that are spelled out
 //   astra_phases.cc        the members of a phase meet, and each is done at some time
 //   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
-//                          of collectives, under one of three laws. astra_rendezvous.cc: not before
-//                          the receiver has asked for them
+//                          of collectives; how they travel is a law's (message_law.h).
+//                          astra_rendezvous.cc: not before the receiver has asked for them
 //   astra_memory.cc        loads from remote memory and stores to it wait for it
 //
 // Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
 // (network/phase_solver.h): one event a member instead of three a message. With whole_phases off,
-// and always under `congestion` and `fluid` and where ranks take turns at a remote memory, every
-// message is played.
+// and always under any other law and where ranks take turns at a remote memory, every message is
+// played.
 //
 // Determinism: events of one instant happen in ASTRA-sim's order (astra_alarms.h), so that answers
 // are equal to the cycle. Cost: docs/guide/astra-sim.md.
@@ -42,26 +42,18 @@
 #include "predict/astra/astra_plan.h"
 #include "predict/astra/astra_program.h"
 #include "predict/astra/astra_system.h"
-#include "predict/astra/fluid_links.h"
+#include "predict/astra/message_laws.h"
 #include "predict/engine/event_queue.h"
-#include "predict/network/link_queues.h"
 #include "predict/network/memory_expansion.h"
 #include "predict/network/phase_solver.h"
 #include "predict/network/phase_state.h"
-#include "predict/network/route.h"
 #include "predict/network/topology.h"
 
 namespace tombolo::astra {
 
-enum class NetworkLaw : uint8_t { kAnalytical, kCongestion, kFluid };
-constexpr auto enum_names(NetworkLaw) {
-  return std::to_array<EnumName<NetworkLaw>>({{NetworkLaw::kAnalytical, "analytical"},
-                                              {NetworkLaw::kCongestion, "congestion"},
-                                              {NetworkLaw::kFluid, "fluid"}});
-}
-
 struct MachineOptions {
   NetworkLaw law = NetworkLaw::kAnalytical;
+  MessageLawMaker own_law = {};  // instead of `law`; plays every message
   int32_t queues_per_dimension = 1;
   bool rendezvous = false;               // messages leave when asked for; plays every message
   bool whole_phases = true;              // off: play every message under `analytical` too
@@ -100,7 +92,7 @@ struct MachineReport {
   std::map<size_t, std::vector<int32_t>> scattered_groups = {};
 };
 
-class AstraMachine {
+class AstraMachine : private MessageRun {
  public:
   // All must outlive the machine.
   AstraMachine(const network::Topology& topology, const SystemSettings& settings,
@@ -119,9 +111,9 @@ class AstraMachine {
   static constexpr int64_t kRequest = 8192;  // bytes that ask for a message
 
   enum EventKind : uint32_t {
-    kAlarms,   // of a rank
-    kArrived,  // a message, at the end of a hop
-    kLinkFree,
+    kAlarms,        // of a rank
+    kLawOfMessage,  // the law's own
+    kLawOfLink,
     kWasThere,  // a message that was asked for after it came, between nodes
     kWasThereForPhase,
     kWasAskedFor,    // a phase's message, before it was offered: it leaves
@@ -333,11 +325,9 @@ class AstraMachine {
     bool operator==(const Mail&) const = default;
   };
   struct Message {
-    network::Routes::Place at;
     int32_t from = 0;  // NPUs
     int32_t to = 0;
     int64_t bytes = 0;
-    SimTime left;  // under `fluid`
     Mail mail;
     uint32_t running = kNone;  // a phase's message; else between nodes
     int32_t member = 0, source = 0;
@@ -365,17 +355,13 @@ class AstraMachine {
   void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
   void met(const Party& receiver) const;  // observers hear of it
-  void carry(uint32_t message);           // over its next hop, or all the way
-  bool let_flow();                        // until the next event; is there one?
-  void take_link(uint32_t message);
-  void arrived(uint32_t message);  // somewhere
-  void link_free(uint64_t link);
-  void delivered(uint32_t message);
+  void carry(uint32_t message);           // hands it to the law
+  bool another_event();                   // is there one?
+  void arrived(uint32_t message) override;
   void tell(const Party& party);
   uint32_t new_message();
   void forget(uint32_t message);
 
-  SimTime now() const { return queue_.now(); }
   // The NPU that a simulated rank is, and the simulated rank that stands for an NPU.
   int32_t npu_of(int32_t rank) const {
     return options_.classes ? options_.classes->first[static_cast<size_t>(rank)] : rank;
@@ -397,9 +383,7 @@ class AstraMachine {
   }
   bool stopped() const { return error_.has_value() || apart_; }
   void tell_phase(uint32_t chunk) const;
-  void tell_hop(const Message& message, network::Routes::Place at, size_t dimension, int32_t links,
-                SimTime start, SimTime end) const;
-  void tell_way(const Message& message) const;
+  void passes(uint32_t message, const Passage& passage) override;
 
   const network::Topology* topology_;
   const SystemSettings* settings_;
@@ -408,9 +392,8 @@ class AstraMachine {
   CollectivePlanner planner_;
   engine::EventQueue queue_;
   Alarms alarms_;
-  network::Routes routes_;
-  std::unique_ptr<network::LinkQueues> links_;  // under `congestion`
-  std::unique_ptr<FluidLinks> fluid_;           // under `fluid`
+  std::unique_ptr<MessageLaw> law_;
+  bool settles_ = false;  // the law does
   std::vector<Rank> ranks_;
   // Per group: its layout, once asked for.
   std::vector<std::optional<int32_t>> layouts_;

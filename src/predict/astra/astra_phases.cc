@@ -258,7 +258,6 @@ uint32_t AstraMachine::new_phase_message(uint32_t running, int32_t from, int32_t
   Message& message = messages_[id];
   message.from = rank_of(phase, from);
   message.to = rank_of(phase, to);
-  message.at = {message.from, false};
   message.bytes = bytes;
   message.running = running;
   message.member = to;

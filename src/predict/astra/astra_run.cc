@@ -47,10 +47,10 @@ Result<network::ExpandedMemory> read_memory(const std::string& path, int32_t npu
   return during(network::ExpandedMemory::create(file, npus), "reading " + path);
 }
 
-Status check_law(const network::Topology& topology, NetworkLaw law) {
-  if (!topology.has_wan() || law == NetworkLaw::kFluid) return {};
+Status check_law(const network::Topology& topology, const MachineOptions& machine) {
+  if (!topology.has_wan() || machine.own_law || machine.law == NetworkLaw::kFluid) return {};
   return unusable(
-      fmt::format("the network has a WAN, which the law {} does not know", to_name(law)),
+      fmt::format("the network has a WAN, which the law {} does not know", to_name(machine.law)),
       "--law=fluid");
 }
 
@@ -79,7 +79,8 @@ SimTime AstraAnswer::finish() const {
 }
 
 std::string why_not_classes(const MachineOptions& machine) {
-  if (machine.law != NetworkLaw::kAnalytical || !machine.whole_phases || machine.rendezvous) {
+  const bool by_formula = !machine.own_law && machine.law == NetworkLaw::kAnalytical;
+  if (!by_formula || !machine.whole_phases || machine.rendezvous) {
     return "every message is played";
   }
   if (machine.memory != nullptr && machine.memory->shared()) {
@@ -92,7 +93,7 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
                                                const SystemSettings& settings,
                                                const RankPrograms& workload,
                                                const MachineOptions& machine, RankClasses classes) {
-  TRY(check_law(topology, machine.law));
+  TRY(check_law(topology, machine));
   TRY(check(workload, settings, machine));
   MachineOptions of_classes = machine;
   const auto local_memory = track(settings, of_classes);
@@ -110,7 +111,7 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
                               const RankPrograms& workload, const MachineOptions& machine,
                               bool collapse) {
-  TRY(check_law(topology, machine.law));
+  TRY(check_law(topology, machine));
   TRY(check(workload, settings, machine));
   if (collapse && why_not_classes(machine).empty()) {
     if (auto classes = find_classes(workload, topology, settings)) {
