@@ -1,6 +1,6 @@
 # cmake --install build/PRESET [--prefix P] [--component C]. A component is a package of the same name: `tombolo` plans and has the
 # documents, `tombolo-worker` trains, `tombolo-islands` emulates a WAN, `tombolo-mpi` is there where MPI was found. `python`, with
-# TOMBOLO_PYTHON, is the package python3-tombolo.
+# TOMBOLO_PYTHON, is the package python3-tombolo; `library` (library.cmake) is libtombolo-dev.
 #
 # All programs go into one folder: each finds the others next to itself.
 include(GNUInstallDirs)
@@ -15,8 +15,12 @@ endforeach()
 
 # Licences of what is compiled into the programs: a script, and libraries that are headers alone.
 function(install_licences destination component)
+  set(excluded)
+  if(component STREQUAL "library")
+    set(excluded EXCLUDE_FROM_ALL)
+  endif()
   foreach(library libjs-d3 libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libexpected-dev libasio-dev libeigen3-dev ${ARGN})
-    install(FILES /usr/share/doc/${library}/copyright DESTINATION ${destination}/licences RENAME ${library} COMPONENT ${component} OPTIONAL)
+    install(FILES /usr/share/doc/${library}/copyright DESTINATION ${destination}/licences RENAME ${library} COMPONENT ${component} OPTIONAL ${excluded})
   endforeach()
 endfunction()
 

@@ -45,3 +45,23 @@ function(install_unit)
   below_prefix(units lib/systemd/system)
   file(INSTALL DESTINATION "${units}" TYPE FILE FILES "${folder}/${name}")
 endfunction()
+
+# The headers of groups of modules, as <tombolo/GROUP/...>: what they include of each other says so, too. The macro CHECK stays at
+# home: other libraries have theirs.
+function(install_headers destination)  # groups follow
+  file(REMOVE_RECURSE "${folder}/include")
+  list(JOIN ARGN "|" groups)
+  foreach(group ${ARGN})
+    file(GLOB_RECURSE headers RELATIVE "${source}/src" "${source}/src/${group}/*.h" "${source}/src/${group}/*.inc")
+    foreach(header ${headers})
+      file(READ "${source}/src/${header}" text)
+      string(REGEX REPLACE "#include \"(${groups})/" "#include \"tombolo/\\1/" text "${text}")
+      string(REPLACE "#define CHECK TOMBOLO_CHECK\n" "" text "${text}")
+      string(REGEX REPLACE "#undef CHECK[^\n]*\n" "" text "${text}")
+      string(REGEX REPLACE "([^_A-Z])CHECK\\(" "\\1TOMBOLO_CHECK(" text "${text}")
+      file(WRITE "${folder}/include/tombolo/${header}" "${text}")
+    endforeach()
+  endforeach()
+  below_prefix(destination "${destination}")
+  file(INSTALL DESTINATION "${destination}" TYPE DIRECTORY FILES "${folder}/include/tombolo")
+endfunction()

@@ -67,4 +67,13 @@ needs no other package of Tombolo; tombolo-worker performs plans.")
   set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/python/postinst ${PROJECT_SOURCE_DIR}/packaging/python/prerm)
 endif()
+if(library IN_LIST TOMBOLO_COMPONENTS)
+  tombolo_package(library "libfmt-dev, libexpected-dev, libyaml-cpp-dev, zlib1g-dev, libnlopt-dev, libxxhash-dev, pkg-config" "g++, cmake, tombolo"
+    "plans and predicts model training over slow networks from C++
+Headers and archives of the planner and the simulators of tombolo, for
+find_package(Tombolo) of CMake: job files, plans, schedules, network laws,
+searches; with examples.")
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libtombolo-dev)
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
+endif()
 include(CPack)

@@ -104,4 +104,12 @@ else
   echo "  skipped  tombolo-islands run: no /dev/net/tun, or no privileges"
 fi
 
+build_upon_library() {
+  as_user sh -c 'cp -r /usr/share/doc/libtombolo-dev/examples . && cmake -S examples/library -B built && cmake --build built' &&
+    as_user built/own_law && as_user built/own_schedule examples/toy/job.toml && as_user built/planner_loop examples/planning/llama3-70b/job.toml
+}
+install_packages libtombolo-dev
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends g++ cmake make > "$log" 2>&1 || failed "a compiler" "$(cat "$log")"
+prints "programs upon the library" '^ +25 Gbps' build_upon_library
+
 finish
