@@ -1,29 +1,94 @@
-// How collectives become chunks, and how these wait for their dimensions.
+#include "predict/astra/astra_collectives.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "predict/astra/astra_machine.h"
+#include "base/check.h"
 
 namespace tombolo::astra {
 
 using graph::CollectiveType;
 
-void AstraMachine::start_collective(int32_t r, uint32_t n) {
-  const Program::Node& node = ranks_[static_cast<size_t>(r)].program->nodes[n];
+AstraCollectives::AstraCollectives(Common& common, AstraMessages& messages)
+    : common_(common),
+      messages_(messages),
+      topology_(common.topology),
+      settings_(common.settings),
+      workload_(common.workload),
+      planner_(*common.topology, *common.settings, common.options.queues_per_dimension),
+      ranks_(common.ranks()),
+      layouts_(common.workload->groups.size()),
+      rotations_(planner_.rotates() ? ranks_.size() : 1, planner_.no_rotation()),
+      queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
+  custom_plan_.phases.push_back({});
+}
+
+void AstraCollectives::ring(int32_t rank, MachineAlarm kind, const Alarm& alarm) {
+  switch (kind) {
+    case MachineAlarm::kStartedUp:
+      return launch(rank, alarm.subject);
+    case MachineAlarm::kPhaseOver:
+      return proceed(alarm.subject);
+    case MachineAlarm::kCustomDone:
+      return custom_node_over(alarm.subject, alarm.part);
+    case MachineAlarm::kBusDone: {
+      const SimDuration reduction = costs_of(running_[alarm.subject]).reduction(alarm.detail);
+      return common_.set_alarm(rank, common_.now() + reduction, MachineAlarm::kMessageReady,
+                               alarm.subject, alarm.part);
+    }
+    case MachineAlarm::kMessageReady: {
+      Player player{*this, alarm.subject};
+      running_[alarm.subject].state->ready(static_cast<int32_t>(alarm.part), player);
+      return forget_if_over(alarm.subject);
+    }
+    case MachineAlarm::kNodeDone:
+    case MachineAlarm::kMemoryFree:
+      break;
+  }
+  CHECK(false, "alarm {} is not the collectives'", static_cast<uint32_t>(kind));
+}
+
+void AstraCollectives::happen(MachineEvent event, uint64_t subject) {
+  const auto low = static_cast<uint32_t>(subject);
+  const auto high = static_cast<int32_t>(subject >> 32);
+  switch (event) {
+    case MachineEvent::kWasThereForPhase: {
+      Player player{*this, low};
+      return running_[low].state->received(high, player);
+    }
+    case MachineEvent::kPhaseKnown:
+      return phase_known(low);
+    case MachineEvent::kEndKnown:
+      return end_known(low, high);
+    case MachineEvent::kChunkEndKnown:
+      return chunk_end_known(low);
+    case MachineEvent::kLetWork:
+      queues_[subject].decides = false;
+      return let_work_now(queues_[subject]);
+    default:
+      CHECK(false, "event {} is not the collectives'", static_cast<uint32_t>(event));
+  }
+}
+
+void AstraCollectives::start(int32_t r, uint32_t n) {
+  const Program::Node& node = common_.program_of(r).nodes[n];
   if (node.collective == CollectiveType::kBroadcast) {  // ASTRA-sim replays it
-    return alarms_.set(r, now() + SimDuration{node.replay_ns}, {kNodeDone, n});
+    return common_.set_alarm(r, common_.now() + SimDuration{node.replay_ns},
+                             MachineAlarm::kNodeDone, n);
   }
   if (!settings_->startup.empty() && node.custom == nullptr) {
     const int64_t startup = planner_.startup(layout_of(node.group));
-    if (startup > 0) return alarms_.set(r, now() + SimDuration{startup}, {kStartedUp, n});
+    if (startup > 0) {
+      return common_.set_alarm(r, common_.now() + SimDuration{startup}, MachineAlarm::kStartedUp,
+                               n);
+    }
   }
   launch(r, n);
 }
 
-void AstraMachine::launch(int32_t r, uint32_t n) {
-  Rank& rank = ranks_[static_cast<size_t>(r)];
-  const Program::Node& node = rank.program->nodes[n];
+void AstraCollectives::launch(int32_t r, uint32_t n) {
+  OfRank& rank = ranks_[static_cast<size_t>(r)];
+  const Program::Node& node = common_.program_of(r).nodes[n];
   const std::vector<const ChunkPlan*> custom{&custom_plan_};
   const std::vector<const ChunkPlan*>* plans = &custom;
   if (node.custom == nullptr) {
@@ -37,13 +102,15 @@ void AstraMachine::launch(int32_t r, uint32_t n) {
     const auto planned =
         planner_.plan(question, rotations_[rotations_.size() == 1 ? 0 : static_cast<size_t>(r)]);
     if (!planned) {
-      error_ = std::move(planned).error();
-      error_->context.push_back(fmt::format("starting node {} of rank {}", node.id, r));
+      common_.error = std::move(planned).error();
+      common_.error->context.push_back(fmt::format("starting node {} of rank {}", node.id, r));
       return;
     }
     plans = *planned;
   }
-  if (plans->empty()) return alarms_.set(r, now(), {kNodeDone, n});  // alone in its group
+  if (plans->empty()) {  // alone in its group
+    return common_.set_alarm(r, common_.now(), MachineAlarm::kNodeDone, n);
+  }
   set_priority(rank, node);
   const uint32_t collective = new_collective(r, n, plans->size());
   const int32_t priority = rank.priority;
@@ -51,7 +118,7 @@ void AstraMachine::launch(int32_t r, uint32_t n) {
     proceed(new_chunk(r, node.group, collective, priority, plan));
 }
 
-int32_t AstraMachine::layout_of(int32_t group) {
+int32_t AstraCollectives::layout_of(int32_t group) {
   if (!hierarchical(*settings_)) return -1;
   if (group < 0) return planner_.layout_of_all();
   std::optional<int32_t>& known = layouts_[static_cast<size_t>(group)];
@@ -63,7 +130,7 @@ int32_t AstraMachine::layout_of(int32_t group) {
   return *known;
 }
 
-void AstraMachine::set_priority(Rank& rank, const Program::Node& node) {
+void AstraCollectives::set_priority(OfRank& rank, const Program::Node& node) {
   switch (settings_->order) {
     case CollectiveOrder::kByPriority:
       rank.priority = static_cast<int32_t>(node.priority);
@@ -77,7 +144,7 @@ void AstraMachine::set_priority(Rank& rank, const Program::Node& node) {
   }
 }
 
-uint32_t AstraMachine::new_collective(int32_t r, uint32_t n, size_t chunks) {
+uint32_t AstraCollectives::new_collective(int32_t r, uint32_t n, size_t chunks) {
   uint32_t id = free_collective_;
   if (id == kNone) {
     id = static_cast<uint32_t>(collectives_.size());
@@ -89,8 +156,8 @@ uint32_t AstraMachine::new_collective(int32_t r, uint32_t n, size_t chunks) {
   return id;
 }
 
-uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, int32_t priority,
-                                 const ChunkPlan* plan) {
+uint32_t AstraCollectives::new_chunk(int32_t r, int32_t group, uint32_t collective,
+                                     int32_t priority, const ChunkPlan* plan) {
   uint32_t id = free_chunk_;
   if (id == kNone) {
     id = static_cast<uint32_t>(chunks_.size());
@@ -98,7 +165,7 @@ uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, 
   } else {
     free_chunk_ = chunks_[id].next;
   }
-  Rank& rank = ranks_[static_cast<size_t>(r)];
+  OfRank& rank = ranks_[static_cast<size_t>(r)];
   uint32_t* counter = &rank.chunks;
   if (group >= 0) {
     auto found = std::find_if(rank.group_chunks.begin(), rank.group_chunks.end(),
@@ -112,20 +179,20 @@ uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, 
   return id;
 }
 
-AstraMachine::Queue& AstraMachine::queue_of(const Chunk& chunk) {
+AstraCollectives::Queue& AstraCollectives::queue_of(const Chunk& chunk) {
   const size_t queue = chunk.plan->phases[static_cast<size_t>(chunk.phase)].queue;
   return queues_[static_cast<size_t>(chunk.rank) * static_cast<size_t>(planner_.queues()) + queue];
 }
 
 // The order of these steps is ASTRA-sim's: a collective that is done may start another one, whose
 // chunks queue up before this one leaves.
-void AstraMachine::proceed(uint32_t id) {
+void AstraCollectives::proceed(uint32_t id) {
   const bool was_queued = chunks_[id].phase >= 0;
   const bool last = static_cast<size_t>(chunks_[id].phase) + 1 == chunks_[id].plan->phases.size();
   Queue* left = was_queued ? &queue_of(chunks_[id]) : nullptr;
   if (was_queued && chunks_[id].plan != &custom_plan_) {
-    for (AstraObserver* observer : options_.observers) {
-      observer->phase_ends(chunks_[id].rank, id, now());
+    for (AstraObserver* observer : common_.options.observers) {
+      observer->phase_ends(chunks_[id].rank, id, common_.now());
     }
   }
   if (was_queued && last) chunk_done(id);
@@ -149,7 +216,7 @@ void AstraMachine::proceed(uint32_t id) {
 }
 
 // What a chunk has at the larger end of its phase.
-int64_t AstraMachine::bytes_in_phase(const Chunk& chunk) const {
+int64_t AstraCollectives::bytes_in_phase(const Chunk& chunk) const {
   const SharedPhase* shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
   if (shared == nullptr) return 0;  // spelled out
   return std::max(shared->phase.spec().bytes, shared->phase.final_bytes());
@@ -158,9 +225,9 @@ int64_t AstraMachine::bytes_in_phase(const Chunk& chunk) const {
 // Behind those that work and those of at least its own priority. Where queues decide late, also
 // behind those that are smaller, if the smallest goes first; and of equals of one instant the
 // lowest number is first.
-void AstraMachine::enqueue(Queue& queue, uint32_t id) {
+void AstraCollectives::enqueue(Queue& queue, uint32_t id) {
   Chunk& chunk = chunks_[id];
-  chunk.queued = now();
+  chunk.queued = common_.now();
   const bool late = decides_late();
   const bool smallest = settings_->chunk_choice == network::ChunkChoice::kSmallest;
   const auto rank = [&](const Chunk& c) {
@@ -181,7 +248,7 @@ void AstraMachine::enqueue(Queue& queue, uint32_t id) {
   if (chunk.next == kNone) queue.last = id;
 }
 
-void AstraMachine::remove(Queue& queue, uint32_t id) {
+void AstraCollectives::remove(Queue& queue, uint32_t id) {
   uint32_t before = kNone;
   uint32_t c = queue.first;
   while (c != id) {
@@ -192,16 +259,17 @@ void AstraMachine::remove(Queue& queue, uint32_t id) {
   if (queue.last == id) queue.last = before;
 }
 
-void AstraMachine::let_work(Queue& queue) {
+void AstraCollectives::let_work(Queue& queue) {
   if (!decides_late()) return let_work_now(queue);
   if (queue.decides) return;
   queue.decides = true;
-  queue_.push(now(), kLetWork, static_cast<uint64_t>(&queue - queues_.data()));
+  common_.push(common_.now(), MachineEvent::kLetWork,
+               static_cast<uint64_t>(&queue - queues_.data()));
 }
 
-void AstraMachine::let_work_now(Queue& queue) {
-  const int32_t threshold = (settings_->active_chunks + options_.queues_per_dimension - 1) /
-                            options_.queues_per_dimension;
+void AstraCollectives::let_work_now(Queue& queue) {
+  const int32_t threshold = (settings_->active_chunks + common_.options.queues_per_dimension - 1) /
+                            common_.options.queues_per_dimension;
   uint32_t c = queue.first;
   for (int32_t i = 0; i < queue.working && c != kNone; ++i) c = chunks_[c].next;
   while (c != kNone && queue.working < threshold) {
@@ -213,13 +281,13 @@ void AstraMachine::let_work_now(Queue& queue) {
   }
 }
 
-void AstraMachine::chunk_done(uint32_t id) {
+void AstraCollectives::chunk_done(uint32_t id) {
   const uint32_t collective = chunks_[id].collective;
   if (--collectives_[collective].chunks_left > 0) return;
   const Collective finished = collectives_[collective];
   collectives_[collective].next_free = free_collective_;
   free_collective_ = collective;
-  done(finished.rank, finished.node);
+  common_.nodes->node_over(finished.rank, finished.node);
 }
 
 }  // namespace tombolo::astra

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 
-#include "predict/astra/astra_machine.h"
+#include "predict/astra/astra_collectives.h"
 
 namespace tombolo::astra {
 
-void AstraMachine::begin_custom(uint32_t chunk) {
+void AstraCollectives::begin_custom(uint32_t chunk) {
   const Collective& collective = collectives_[chunks_[chunk].collective];
-  const Program::Node& node =
-      ranks_[static_cast<size_t>(collective.rank)].program->nodes[collective.node];
+  const Program::Node& node = common_.program_of(collective.rank).nodes[collective.node];
   auto position = static_cast<size_t>(collective.rank);
   if (node.group >= 0) {
     const Group& group = workload_->groups[static_cast<size_t>(node.group)];
@@ -30,8 +29,8 @@ void AstraMachine::begin_custom(uint32_t chunk) {
 }
 
 // All that can start does: these nodes need no resource.
-void AstraMachine::start_custom_nodes(uint32_t id) {
-  Ready ready;
+void AstraCollectives::start_custom_nodes(uint32_t id) {
+  std::vector<uint32_t> ready;
   std::swap(ready, customs_[id].ready);
   std::sort(ready.begin(), ready.end());
   const int32_t rank = customs_[id].rank;
@@ -44,18 +43,19 @@ void AstraMachine::start_custom_nodes(uint32_t id) {
   for (const uint32_t n : ready) {
     const Program::Node& node = customs_[id].program->nodes[n];
     ++customs_[id].in_flight;
-    const Party party{id, n, Party::kCustom};
+    const AstraMessages::Party party{id, n, AstraMessages::Party::kCustom};
     if (node.type == graph::NodeType::kSend) {
-      offer(rank, real_rank(node.peer), node.tag, node.bytes, party);
+      messages_.offer(rank, real_rank(node.peer), node.tag, node.bytes, party);
     } else if (node.type == graph::NodeType::kReceive) {
-      ask(real_rank(node.peer), rank, node.tag, node.bytes, party);
+      messages_.ask(real_rank(node.peer), rank, node.tag, node.bytes, party);
     } else {
-      alarms_.set(rank, now() + SimDuration{node.replay_ns}, {kCustomDone, id, n});
+      common_.set_alarm(rank, common_.now() + SimDuration{node.replay_ns},
+                        MachineAlarm::kCustomDone, id, n);
     }
   }
 }
 
-void AstraMachine::custom_done(uint32_t id, uint32_t n) {
+void AstraCollectives::custom_node_over(uint32_t id, uint32_t n) {
   CustomRun& custom = customs_[id];
   const Program::Node& node = custom.program->nodes[n];
   --custom.in_flight;

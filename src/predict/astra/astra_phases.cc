@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "predict/astra/astra_machine.h"
+#include "predict/astra/astra_collectives.h"
 
 namespace tombolo::astra {
 namespace {
@@ -15,14 +15,14 @@ bool all_alike(const std::vector<network::MemberEnd>& ends) {
 
 }  // namespace
 
-size_t AstraMachine::PhaseKeyHash::operator()(const PhaseKey& key) const {
+size_t AstraCollectives::PhaseKeyHash::operator()(const PhaseKey& key) const {
   uint64_t h = key.chunk * 0x9e3779b97f4a7c15u ^ key.member;
   h ^= h >> 29;
   h *= 0xbf58476d1ce4e5b9u;
   return h ^ h >> 32;
 }
 
-int32_t AstraMachine::rank_of(const RunningPhase& running, int32_t member) const {
+int32_t AstraCollectives::rank_of(const RunningPhase& running, int32_t member) const {
   if (running.shared->any_ranks) {
     return workload_->groups[static_cast<size_t>(running.group)].ranks[static_cast<size_t>(member)];
   }
@@ -32,12 +32,12 @@ int32_t AstraMachine::rank_of(const RunningPhase& running, int32_t member) const
 }
 
 // Within a group's one ring ASTRA-sim takes a delay of its own.
-SimDuration AstraMachine::bus_of(const SharedPhase& shared) const {
+SimDuration AstraCollectives::bus_of(const SharedPhase& shared) const {
   return SimDuration{shared.any_ranks && !hierarchical(*settings_) ? 10
                                                                    : settings_->endpoint_delay};
 }
 
-network::PhaseCosts AstraMachine::costs_of(const RunningPhase& running) const {
+network::PhaseCosts AstraCollectives::costs_of(const RunningPhase& running) const {
   network::PhaseCosts costs;
   costs.topology = topology_;
   costs.dimension = running.shared->dimension;
@@ -52,20 +52,21 @@ network::PhaseCosts AstraMachine::costs_of(const RunningPhase& running) const {
   return costs;
 }
 
-uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
+uint32_t AstraCollectives::running_phase(uint32_t id, int32_t& member) {
   const Chunk& chunk = chunks_[id];
   const auto p = static_cast<size_t>(chunk.phase);
   SharedPhase* shared = chunk.plan->phases[p].shared;
   int32_t first_rank = 0;
-  const int32_t group = group_stand_in(chunk.group);
+  const int32_t group = common_.group_stand_in(chunk.group);
   if (shared->any_ranks) {
-    member = workload_->groups[static_cast<size_t>(chunk.group)].position(npu_of(chunk.rank));
+    member =
+        workload_->groups[static_cast<size_t>(chunk.group)].position(common_.npu_of(chunk.rank));
     first_rank = workload_->groups[static_cast<size_t>(group)].ranks[0];
   } else if (shared->whole) {
     member = chunk.rank;
   } else {
     // Along a dimension, in the group that is simulated for its own.
-    int32_t npu = npu_of(chunk.rank);
+    int32_t npu = common_.npu_of(chunk.rank);
     int32_t first = 0;  // place
     if (group >= 0) {
       const auto& groups = workload_->groups;
@@ -85,7 +86,7 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   const auto [place, opened] = running_by_key_.try_emplace(key, 0);
   if (!opened) {
     if (running_[place->second].shared != shared) {
-      error_ =
+      common_.error =
           Error{ErrorCode::kUnusable,
                 fmt::format("rank {} and rank {} disagree on chunk {} of their group's collectives",
                             chunk.rank, first_rank, chunk.number),
@@ -110,25 +111,25 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   running.in_flight = 0;
   running.meetings.clear();
   running.chunks.assign(static_cast<size_t>(shared->phase.members()), kNone);
-  if (options_.whole_phases && !shared->phase.may_end_early()) {
+  if (common_.options.whole_phases && !shared->phase.may_end_early()) {
     running.times.resize(running.chunks.size());
     return place->second;
   }
   // Members are played by their NPUs, and some of a class may be over before others.
-  apart_ = apart_ || options_.classes != nullptr;
+  common_.apart = common_.apart || common_.options.classes != nullptr;
   running.state = std::make_unique<network::PhaseState>(shared->phase);
   return place->second;
 }
 
-void AstraMachine::begin_phase(uint32_t chunk) {
+void AstraCollectives::begin_phase(uint32_t chunk) {
   if (chunks_[chunk].plan == &custom_plan_) return begin_custom(chunk);
-  if (!options_.observers.empty()) tell_phase(chunk);
-  if (options_.classes != nullptr && group_stand_in(chunks_[chunk].group) < 0) {
+  if (!common_.options.observers.empty()) tell_phase(chunk);
+  if (common_.options.classes != nullptr && common_.group_stand_in(chunks_[chunk].group) < 0) {
     return begin_for_class(chunk);
   }
   int32_t member = 0;
   const uint32_t id = running_phase(chunk, member);
-  if (stopped()) return;
+  if (common_.stopped()) return;
   RunningPhase& running = running_[id];
   running.chunks[static_cast<size_t>(member)] = chunk;
   ++running.begun;
@@ -136,24 +137,25 @@ void AstraMachine::begin_phase(uint32_t chunk) {
     Player player{*this, id};
     return running.state->start(member, player);
   }
-  running.times[static_cast<size_t>(member)] = now();
+  running.times[static_cast<size_t>(member)] = common_.now();
   if (running.begun == running.shared->phase.members()) work_out(id);
 }
 
-void AstraMachine::tell_phase(uint32_t id) const {
+void AstraCollectives::tell_phase(uint32_t id) const {
   const Chunk& chunk = chunks_[id];
   const PlannedPhase& planned = chunk.plan->phases[static_cast<size_t>(chunk.phase)];
   const uint32_t node = collectives_[chunk.collective].node;
-  for (AstraObserver* observer : options_.observers) {
+  for (AstraObserver* observer : common_.options.observers) {
     observer->phase_begins(chunk.rank, id, {planned.shared, chunk.group, chunk.number, node},
-                           now());
+                           common_.now());
   }
 }
 
 // As a whole.
 
 // Worked out once for every phase and group.
-const std::vector<network::MemberEnd>& AstraMachine::ends_if_together(const RunningPhase& running) {
+const std::vector<network::MemberEnd>& AstraCollectives::ends_if_together(
+    const RunningPhase& running) {
   const int32_t group = running.shared->any_ranks ? running.group : -1;
   std::vector<network::MemberEnd>& ends = running.shared->ends_if_together[group];
   if (ends.empty()) {
@@ -164,7 +166,7 @@ const std::vector<network::MemberEnd>& AstraMachine::ends_if_together(const Runn
   return ends;
 }
 
-void AstraMachine::work_out(uint32_t id) {
+void AstraCollectives::work_out(uint32_t id) {
   RunningPhase& running = running_[id];
   running_by_key_.erase(running.key);
   const std::vector<SimTime>& starts = running.times;
@@ -173,14 +175,15 @@ void AstraMachine::work_out(uint32_t id) {
   if (std::all_of(starts.begin(), starts.end(), [&](SimTime start) { return start == first; })) {
     const std::vector<network::MemberEnd>& known = ends_if_together(running);
     if (all_alike(known)) {
-      queue_.push(known[0].known + (now() - SimTime{}), kPhaseKnown, id);
-      std::fill(running.times.begin(), running.times.end(), known[0].over + (now() - SimTime{}));
+      common_.push(known[0].known + (common_.now() - SimTime{}), MachineEvent::kPhaseKnown, id);
+      std::fill(running.times.begin(), running.times.end(),
+                known[0].over + (common_.now() - SimTime{}));
       return;
     }
     ends = known;
     for (network::MemberEnd& end : ends) {
-      end.over = end.over + (now() - SimTime{});
-      end.known = end.known + (now() - SimTime{});
+      end.over = end.over + (common_.now() - SimTime{});
+      end.known = end.known + (common_.now() - SimTime{});
     }
   } else {
     ends.resize(starts.size());
@@ -188,104 +191,115 @@ void AstraMachine::work_out(uint32_t id) {
   }
   for (size_t m = 0; m < ends.size(); ++m) {
     running.times[m] = ends[m].over;
-    queue_.push(ends[m].known, kEndKnown, static_cast<uint64_t>(m) << 32 | id);
+    common_.push(ends[m].known, MachineEvent::kEndKnown, static_cast<uint64_t>(m) << 32 | id);
   }
 }
 
 // All members are of one class: they begin now, too.
-void AstraMachine::begin_for_class(uint32_t id) {
+void AstraCollectives::begin_for_class(uint32_t id) {
   const Chunk& chunk = chunks_[id];
   RunningPhase all;
   all.shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
   all.group = chunk.group;
   const std::vector<network::MemberEnd>& ends = ends_if_together(all);
   if (!all_alike(ends)) {
-    apart_ = true;
+    common_.apart = true;
     return;
   }
-  queue_.push(ends[0].known + (now() - SimTime{}), kChunkEndKnown, id);
+  common_.push(ends[0].known + (common_.now() - SimTime{}), MachineEvent::kChunkEndKnown, id);
 }
 
-void AstraMachine::chunk_end_known(uint32_t id) {
+void AstraCollectives::chunk_end_known(uint32_t id) {
   const Chunk& chunk = chunks_[id];
   const SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
   const network::MemberEnd& end =
       shared.ends_if_together.at(shared.any_ranks ? chunk.group : -1)[0];
-  alarms_.set(chunk.rank, now() + (end.over - end.known), {kPhaseOver, id});
+  common_.set_alarm(chunk.rank, common_.now() + (end.over - end.known), MachineAlarm::kPhaseOver,
+                    id);
 }
 
-void AstraMachine::phase_known(uint32_t id) {
+void AstraCollectives::phase_known(uint32_t id) {
   for (size_t m = 0; m < running_[id].chunks.size(); ++m) end_known(id, static_cast<int32_t>(m));
 }
 
-void AstraMachine::end_known(uint32_t id, int32_t member) {
+void AstraCollectives::end_known(uint32_t id, int32_t member) {
   RunningPhase& running = running_[id];
   const auto m = static_cast<size_t>(member);
   const uint32_t chunk = running.chunks[m];
-  alarms_.set(chunks_[chunk].rank, running.times[m], {kPhaseOver, chunk});
+  common_.set_alarm(chunks_[chunk].rank, running.times[m], MachineAlarm::kPhaseOver, chunk);
   if (++running.known == running.shared->phase.members()) free_running_.push_back(id);
 }
 
 // Message by message.
 
-void AstraMachine::Player::send(int32_t from, int32_t to, int64_t bytes) {
-  if (machine.options_.rendezvous) {
-    RunningPhase::Meeting& meeting = machine.running_[running].meetings[{from, to}];
-    if (meeting.asked_for == 0) return meeting.offered.push_back(bytes);
-    // The request is there already. ASTRA-sim hears of that by an event of this instant, so that
-    // the sender's own request, which it makes now, takes the link before the message.
-    --meeting.asked_for;
-    const uint32_t message = machine.new_phase_message(running, from, to, bytes, false);
-    machine.queue_.push(machine.now(), kWasAskedFor, message);
+void AstraCollectives::Player::send(int32_t from, int32_t to, int64_t bytes) {
+  const PhaseMessage message{running, from, to, false};
+  if (!collectives.common_.options.rendezvous) return collectives.send_in_phase(message, bytes);
+  RunningPhase& phase = collectives.running_[running];
+  RunningPhase::Meeting& meeting = phase.meetings[{from, to}];
+  if (meeting.asked_for == 0) return meeting.offered.push_back(bytes);
+  // The request is there already. ASTRA-sim hears of that by an event of this instant, so that the
+  // sender's own request, which it makes now, takes the link before the message.
+  --meeting.asked_for;
+  ++phase.in_flight;
+  collectives.messages_.send_in_phase_soon(message, collectives.rank_of(phase, from),
+                                           collectives.rank_of(phase, to), bytes);
+}
+
+void AstraCollectives::Player::asks(int32_t member, int32_t source) {
+  if (!collectives.common_.options.rendezvous) return;
+  collectives.send_in_phase({running, member, source, true}, AstraMessages::kRequest);
+}
+
+void AstraCollectives::send_in_phase(const PhaseMessage& message, int64_t bytes) {
+  RunningPhase& phase = running_[message.phase];
+  ++phase.in_flight;
+  messages_.send_in_phase(message, rank_of(phase, message.from), rank_of(phase, message.to), bytes);
+}
+
+void AstraCollectives::phase_message_over(const PhaseMessage& message) {
+  RunningPhase& phase = running_[message.phase];
+  --phase.in_flight;
+  if (message.asks) return asked_in_phase(message);
+  Player player{*this, message.phase};
+  phase.state->arrived(message.to, message.from, player);
+  forget_if_over(message.phase);
+}
+
+// The request of `from` has reached `to`, who sends what it has for it.
+void AstraCollectives::asked_in_phase(const PhaseMessage& request) {
+  RunningPhase::Meeting& meeting = running_[request.phase].meetings[{request.to, request.from}];
+  if (meeting.offered.empty()) {
+    ++meeting.asked_for;
     return;
   }
-  machine.send_in_phase(running, from, to, bytes, false);
+  const int64_t bytes = meeting.offered.front();
+  meeting.offered.pop_front();
+  send_in_phase({request.phase, request.to, request.from, false}, bytes);
 }
 
-void AstraMachine::Player::asks(int32_t member, int32_t source) {
-  if (machine.options_.rendezvous) machine.send_in_phase(running, member, source, kRequest, true);
+void AstraCollectives::Player::insert(int32_t member, int64_t bytes, bool reduces) {
+  Common& common = collectives.common_;
+  const RunningPhase& phase = collectives.running_[running];
+  common.set_alarm(collectives.rank_of(phase, member),
+                   common.now() + collectives.bus_of(*phase.shared),
+                   reduces ? MachineAlarm::kBusDone : MachineAlarm::kMessageReady, running,
+                   static_cast<uint32_t>(member), bytes);
 }
 
-void AstraMachine::send_in_phase(uint32_t running, int32_t from, int32_t to, int64_t bytes,
-                                 bool asks) {
-  carry(new_phase_message(running, from, to, bytes, asks));
+void AstraCollectives::Player::receive_later(int32_t member) {
+  Common& common = collectives.common_;
+  common.push(common.now(), MachineEvent::kWasThereForPhase,
+              static_cast<uint64_t>(member) << 32 | running);
 }
 
-uint32_t AstraMachine::new_phase_message(uint32_t running, int32_t from, int32_t to, int64_t bytes,
-                                         bool asks) {
-  RunningPhase& phase = running_[running];
-  const uint32_t id = new_message();
-  Message& message = messages_[id];
-  message.from = rank_of(phase, from);
-  message.to = rank_of(phase, to);
-  message.bytes = bytes;
-  message.running = running;
-  message.member = to;
-  message.source = from;
-  message.asks = asks;
-  ++phase.in_flight;
-  return id;
-}
-
-void AstraMachine::Player::insert(int32_t member, int64_t bytes, bool reduces) {
-  const RunningPhase& phase = machine.running_[running];
-  machine.alarms_.set(
-      machine.rank_of(phase, member), machine.now() + machine.bus_of(*phase.shared),
-      {reduces ? kBusDone : kMessageReady, running, static_cast<uint32_t>(member), bytes});
-}
-
-void AstraMachine::Player::receive_later(int32_t member) {
-  machine.queue_.push(machine.now(), kWasThereForPhase,
-                      static_cast<uint64_t>(member) << 32 | running);
-}
-
-void AstraMachine::Player::over(int32_t member) {
-  RunningPhase& phase = machine.running_[running];
+void AstraCollectives::Player::over(int32_t member) {
+  RunningPhase& phase = collectives.running_[running];
   ++phase.over;
-  machine.proceed(phase.chunks[static_cast<size_t>(member)]);
+  collectives.proceed(phase.chunks[static_cast<size_t>(member)]);
 }
 
-void AstraMachine::forget_if_over(uint32_t id) {
+void AstraCollectives::forget_if_over(uint32_t id) {
   RunningPhase& running = running_[id];
   if (running.state == nullptr || running.over < running.shared->phase.members() ||
       running.in_flight > 0) {

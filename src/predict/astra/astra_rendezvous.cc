@@ -4,7 +4,7 @@
 // when it has arrived; who wants to send waits for the request. It goes through the network as all
 // messages do, with a tag of its own.
 
-#include "predict/astra/astra_machine.h"
+#include "predict/astra/astra_messages.h"
 
 namespace tombolo::astra {
 namespace {
@@ -13,20 +13,20 @@ constexpr int64_t kTagOfRequests = 500'000'000;  // more than that of the messag
 
 }  // namespace
 
-void AstraMachine::offer(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender) {
-  if (!options_.rendezvous) return send(rank, peer, tag, bytes, sender);
+void AstraMessages::offer(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender) {
+  if (!common_.options.rendezvous) return send(rank, peer, tag, bytes, sender);
   const uint32_t half = new_half(true, {rank, peer, tag, bytes}, sender);
   receive(peer, rank, tag + kTagOfRequests, kRequest, {half, 0, Party::kRendezvous});
 }
 
-void AstraMachine::ask(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver) {
-  if (!options_.rendezvous) return receive(peer, rank, tag, bytes, receiver);
+void AstraMessages::ask(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver) {
+  if (!common_.options.rendezvous) return receive(peer, rank, tag, bytes, receiver);
   const uint32_t half = new_half(false, {peer, rank, tag, bytes}, receiver);
   send(rank, peer, tag + kTagOfRequests, kRequest, {half, 0, Party::kRendezvous});
 }
 
 // The request is there: both ends do what they wanted.
-void AstraMachine::agreed(uint32_t id) {
+void AstraMessages::agreed(uint32_t id) {
   const HalfRendezvous half = halves_[id];
   halves_[id].next_free = free_half_;
   free_half_ = id;
@@ -37,7 +37,7 @@ void AstraMachine::agreed(uint32_t id) {
   }
 }
 
-uint32_t AstraMachine::new_half(bool sends, const Mail& mail, Party party) {
+uint32_t AstraMessages::new_half(bool sends, const Mail& mail, Party party) {
   uint32_t id = free_half_;
   if (id == kNone) {
     id = static_cast<uint32_t>(halves_.size());
@@ -47,19 +47,6 @@ uint32_t AstraMachine::new_half(bool sends, const Mail& mail, Party party) {
   }
   halves_[id] = {mail, party, sends, kNone};
   return id;
-}
-
-// In a phase: the request of `source` has reached `member`, who sends what it has for it.
-void AstraMachine::asked_in_phase(const Message& request) {
-  RunningPhase::Meeting& meeting =
-      running_[request.running].meetings[{request.member, request.source}];
-  if (meeting.offered.empty()) {
-    ++meeting.asked_for;
-    return;
-  }
-  const int64_t bytes = meeting.offered.front();
-  meeting.offered.pop_front();
-  send_in_phase(request.running, request.member, request.source, bytes, false);
 }
 
 }  // namespace tombolo::astra

@@ -1,6 +1,6 @@
 // A law of messages: when a message from one NPU to another has arrived.
 //
-// The seam between those who send (ranks and their collectives: AstraMachine) and what carries it;
+// The seam between those who send (ranks and collectives: AstraMessages) and what carries it;
 // ASTRA-sim calls it NetworkAPI. A law hears of every message when it is sent, sets events of its
 // own, and says when the message is there:
 //
