@@ -91,6 +91,17 @@ class Shards(Case):
         for number, (why, job) in enumerate(jobs):
             self.assert_close(one, self.losses(job, f"experts-{number}"), why)
 
+    @needs_torch
+    def test_shards_send_what_one_would(self):
+        """Sparse updates, and local steps: chosen and sent by the rank, of gradients and parameters that its shards made."""
+        apart = pipelines_apart(tiny(2))
+        cut = pipelines_apart(sharded(tiny(2), "tensor = 2, sequence_parallel = true")).replace("data = 1\n", "")
+        cut = cut.replace("devices_per_node = 2\ndevices_per_node = 2", "devices_per_node = 4")
+        for number, exchange in enumerate(('mode = "sparse"\ndensity = 0.1\nstaleness = 0', 'mode = "local"\nsteps = 5')):
+            jobs = [job + f"\n[exchange]\n{exchange}\n" for job in (apart, cut)]
+            whole, shards = (self.losses(job, f"{number}-{i}") for i, job in enumerate(jobs))
+            self.assert_close(whole, shards, exchange)
+
     def check_zero(self, zero):
         clipped = "[optimizer]\nclip_norm = 0.5"
         tied = "tied_embeddings = true\n"
@@ -196,6 +207,37 @@ class Shards(Case):
         disturbed = self.records(self.folder / "run" / "trace.jsonl", "loss")
         self.assertIn(120, disturbed)
         self.assertEqual(disturbed, {step: whole[step] for step in disturbed})
+
+    @needs_torch
+    def test_cut_connections_between_experts_cost_no_bit(self):
+        job = sharded(tiny(1, steps=200, every=20, model=MIXTURE), "expert = 2", data=2)
+        whole = self.losses(job, "whole")
+        shutil.rmtree(self.folder / "checkpoints")
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", self.write("job.toml", job), "--out", "run", "--restarts", "20", "--json"],
+                                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
+        cut, guard = 0, time.monotonic() + GUARD_S
+        while cut < 3 and launcher.poll() is None:
+            self.assertLess(time.monotonic(), guard, "no connections between the workers")
+            cut += self.reset_between(worker_pids(launcher.pid))
+            time.sleep(0.3)
+        answer, message = launcher.communicate(timeout=GUARD_S)
+        self.assertEqual(launcher.returncode, 0, message)
+        if cut == 0:
+            self.skipTest("this kernel resets no connections for ss -K")
+        self.assertEqual(self.records(self.folder / "run" / "trace.jsonl", "loss"), whole, message)
+
+    def reset_between(self, pids):
+        """Whether there were connections of these processes with each other; the kernel has dropped them then."""
+        def connections():
+            lines = subprocess.run(["ss", "-Htnp", "state", "established"], capture_output=True, text=True, check=True).stdout
+            ours = {tuple(line.split()[2:4]) for line in lines.splitlines() if any(f"pid={pid}," in line for pid in pids)}
+            return {pair for pair in ours if pair[::-1] in ours}
+
+        before = connections()
+        for local, remote in before:
+            subprocess.run(["ss", "-K", "-tn", "src", local, "dst", remote], capture_output=True)
+        return bool(before) and not before <= connections()
 
     def forget_checkpoints_after(self, step):
         """As if the run had been stopped there."""

@@ -1,6 +1,8 @@
 #include "perform/train/expert_exchange.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -105,60 +107,62 @@ at::Tensor ExpertExchange::send_back(int32_t shard, const at::Tensor& parts, con
   return at::zeros({1, 1}, parts.options()).expand({sum_of(route.given), parts.size(1)});
 }
 
-// call(first row, rows) for what of a slot's rows belongs to this member and each expert.
-template <class Call>
-void ExpertExchange::for_each_block(const Route& route, int64_t member, bool by_member,
-                                    const Call& call) const {
+// What of a slot's rows belongs to this member, expert by expert.
+Rows ExpertExchange::blocks_of(const Route& route, int64_t member, bool by_member) const {
+  const std::vector<int64_t>& counts = by_member ? route.given : route.taken;
+  Rows out;
   int64_t row = 0;
   for (int64_t outer = 0; outer < (by_member ? members_ : each_); ++outer) {
     for (int64_t inner = 0; inner < (by_member ? each_ : members_); ++inner) {
       const int64_t its = by_member ? outer : inner, expert = by_member ? inner : outer;
-      const std::vector<int64_t>& counts = by_member ? route.given : route.taken;
       const int64_t count = counts[static_cast<size_t>(its * each_ + expert)];
-      if (its == member && count > 0) call(row, count);
+      if (its == member && count > 0) out.push_back({row, count});
       row += count;
     }
   }
+  return out;
 }
 
 // On the thread of the first shard, while the others wait.
 void ExpertExchange::exchange(Way way) {
-  ++tag_.tensor;
-  const auto done = [&]() -> Status {
-    for (Slot& slot : slots_) slot.route = std::move(slot.asked);
-    const std::vector<link::Payload> messages = TRY(exchange_messages(way));
-    if (way == Way::kOut) {
-      for (int64_t member = 0; member < members_; ++member)
-        TRY(read_counts(member, messages[static_cast<size_t>(member)]));
-    }
-    for (Slot& slot : slots_) {
-      const int64_t rows = sum_of(way == Way::kOut ? slot.route.taken : slot.route.given);
-      slot.taken = at::empty({rows, slot.given.size(1)}, slot.given.options());
-    }
-    for (int64_t member = 0; member < members_; ++member)
-      TRY(read_rows(member, way, messages[static_cast<size_t>(member)]));
-    for (Slot& slot : slots_) slot.given = at::Tensor();
-    return {};
-  }();
+  for (Slot& slot : slots_) slot.route = std::move(slot.asked);
+  const Status done = exchange_rows(way);
   if (!done) throw Interrupted(done.error());
+  for (Slot& slot : slots_) slot.given = at::Tensor();
 }
 
 // Nobody waits to send.
-Result<std::vector<link::Payload>> ExpertExchange::exchange_messages(Way way) {
-  std::vector<link::Payload> messages;
-  const auto is_here = [&](size_t member) {
-    return !messenger_ || static_cast<int64_t>(member) == own_;
-  };
-  for (size_t member = 0; member < static_cast<size_t>(members_); ++member) {
-    messages.push_back(message_to(static_cast<int64_t>(member), way));
+Status ExpertExchange::exchange_rows(Way way) {
+  ++tag_.tensor;
+  for (int64_t member = 0; member < members_; ++member) {
+    if (!is_here(member)) TRY(messenger_->send(rank_of(member), tag_, message_to(member, way)));
+  }
+  std::map<int64_t, link::Payload> messages;
+  for (int64_t member = 0; member < members_; ++member) {
     if (is_here(member)) continue;
-    TRY(messenger_->send(ranks_[member], tag_, std::exchange(messages.back(), {})));
+    messages[member] = std::move(TRY(messenger_->receive(rank_of(member), tag_)).payload);
   }
-  for (size_t member = 0; member < messages.size(); ++member) {
-    if (!is_here(member))
-      messages[member] = std::move(TRY(messenger_->receive(ranks_[member], tag_)).payload);
+  if (way == Way::kOut) {
+    for (int64_t member = 0; member < members_; ++member) {
+      if (is_here(member)) {
+        take_own_counts(member);
+      } else {
+        TRY(read_counts(member, messages.at(member)));
+      }
+    }
   }
-  return messages;
+  for (Slot& slot : slots_) {
+    const int64_t rows = sum_of(way == Way::kOut ? slot.route.taken : slot.route.given);
+    slot.taken = at::empty({rows, slot.given.size(1)}, slot.given.options());
+  }
+  for (int64_t member = 0; member < members_; ++member) {
+    if (is_here(member)) {
+      copy_own_rows(member, way);
+    } else {
+      TRY(read_rows(member, way, messages.at(member)));
+    }
+  }
+  return {};
 }
 
 link::Payload ExpertExchange::message_to(int64_t member, Way way) const {
@@ -176,18 +180,33 @@ link::Payload ExpertExchange::message_to(int64_t member, Way way) const {
   }
   for (const Slot& slot : slots_) {
     const size_t each = row_bytes(slot.given);
-    for_each_block(slot.route, member, way == Way::kOut, [&](int64_t row, int64_t rows) {
-      add(bytes_of(slot.given) + static_cast<size_t>(row) * each, static_cast<size_t>(rows) * each);
-    });
+    for (const RowRange& rows : blocks_of(slot.route, member, way == Way::kOut))
+      add(bytes_of(slot.given) + static_cast<size_t>(rows.first) * each,
+          static_cast<size_t>(rows.count) * each);
   }
   return message;
+}
+
+void ExpertExchange::take_own_counts(int64_t member) {
+  for (Slot& slot : slots_)
+    std::copy_n(slot.route.given.begin() + member * each_, each_,
+                slot.route.taken.begin() + member * each_);
+}
+
+void ExpertExchange::copy_own_rows(int64_t member, Way way) {
+  for (Slot& slot : slots_) {
+    const Rows from = blocks_of(slot.route, member, way == Way::kOut);
+    const Rows to = blocks_of(slot.route, member, way != Way::kOut);
+    for (size_t i = 0; i < from.size(); ++i)
+      slot.taken.narrow(0, to[i].first, to[i].count)
+          .copy_(slot.given.narrow(0, from[i].first, from[i].count));
+  }
 }
 
 // A count is no more than the message has rows for.
 Status ExpertExchange::read_counts(int64_t member, const link::Payload& message) {
   const size_t counts = slots_.size() * static_cast<size_t>(each_) * sizeof(int64_t);
-  const int32_t rank = ranks_.empty() ? 0 : ranks_[static_cast<size_t>(member)];
-  if (message.size() < counts) return no_such_message(message.size(), rank);
+  if (message.size() < counts) return no_such_message(message.size(), rank_of(member));
   const std::byte* at = message.data();
   size_t left = message.size() - counts;
   for (Slot& slot : slots_) {
@@ -198,28 +217,26 @@ Status ExpertExchange::read_counts(int64_t member, const link::Payload& message)
     for (int64_t expert = 0; expert < each_; ++expert) {
       const int64_t rows = taken[expert];
       if (rows < 0 || static_cast<size_t>(rows) > left / each)
-        return no_such_message(message.size(), rank);
+        return no_such_message(message.size(), rank_of(member));
       left -= static_cast<size_t>(rows) * each;
     }
   }
-  return left == 0 ? Status{} : no_such_message(message.size(), rank);
+  return left == 0 ? Status{} : no_such_message(message.size(), rank_of(member));
 }
 
 Status ExpertExchange::read_rows(int64_t member, Way way, const link::Payload& message) {
   const bool out = way == Way::kOut;
   const size_t counts = out ? slots_.size() * static_cast<size_t>(each_) * sizeof(int64_t) : 0;
-  const int32_t rank = ranks_.empty() ? 0 : ranks_[static_cast<size_t>(member)];
   size_t expected = counts;
   const auto for_each_slot = [&](const auto& call) {
     for (Slot& slot : slots_) {
       const size_t each = row_bytes(slot.given);
-      for_each_block(slot.route, member, !out, [&](int64_t row, int64_t rows) {
-        call(slot, static_cast<size_t>(row) * each, static_cast<size_t>(rows) * each);
-      });
+      for (const RowRange& rows : blocks_of(slot.route, member, !out))
+        call(slot, static_cast<size_t>(rows.first) * each, static_cast<size_t>(rows.count) * each);
     }
   };
   for_each_slot([&](const Slot&, size_t, size_t bytes) { expected += bytes; });
-  if (message.size() != expected) return no_such_message(message.size(), rank);
+  if (message.size() != expected) return no_such_message(message.size(), rank_of(member));
   const std::byte* at = message.data() + counts;
   for_each_slot([&](const Slot& slot, size_t first, size_t bytes) {
     std::memcpy(bytes_of(slot.taken) + first, at, bytes);

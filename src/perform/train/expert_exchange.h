@@ -4,7 +4,7 @@
 // Members of a group have as many experts each, consecutive ones, and compute the same passes in the same
 // order. Each layer exchanges rows twice forward and twice backward. A message says how many rows of each
 // expert there are, where its receiver cannot know, and then has the rows. Messages go over the links of the
-// run. Cost: each row that changes its rank crosses a link four times, and is copied twice at either end.
+// run. Cost: each row that changes its rank crosses a link four times, and is copied once at either end.
 //
 // A group is one of ranks. Within a rank all shards read one memory (sharded_stage.h): context parallelism
 // shares out the tokens and no experts, and what a tensor group has in common is sent once.
@@ -82,13 +82,16 @@ class ExpertExchange {
   Slot& slot_of(int32_t shard);
   bool is_first_of_tensor_group(int32_t shard) const;
   void meet() const;
+  bool is_here(int64_t member) const { return !messenger_ || member == own_; }
+  int32_t rank_of(int64_t member) const { return ranks_[static_cast<size_t>(member)]; }
   void exchange(Way way);
-  Result<std::vector<link::Payload>> exchange_messages(Way way);
+  Status exchange_rows(Way way);
   link::Payload message_to(int64_t member, Way way) const;
+  void take_own_counts(int64_t member);
+  void copy_own_rows(int64_t member, Way way);
   Status read_counts(int64_t member, const link::Payload& message);
   Status read_rows(int64_t member, Way way, const link::Payload& message);
-  template <class Call>
-  void for_each_block(const Route& route, int64_t member, bool by_member, const Call& call) const;
+  Rows blocks_of(const Route& route, int64_t member, bool by_member) const;
 
   const int64_t each_, members_, own_;
   ShardCollectives* shards_ = nullptr;
