@@ -82,6 +82,12 @@ std::vector<Table> rail_only_figures();
 // docs/laws/remote_memory.md.
 std::vector<Table> astra_sim();
 
+inline constexpr const char* kAstraSim = "Won et al. 2023, ASTRA-sim2.0, ";
+
+// Of the same paper training end to end on table I's and table III's systems: wafer-figure-a,
+// wafer-figure-b and validation. astra_sim_training.h. docs/laws/hierarchical_groups.md.
+std::vector<Table> astra_sim_training();
+
 // The rail-only paper, of traffic between GPUs (section 3).
 //
 // Its models and splits are those of Megatron-LM: Narayanan et al. 2021, table 1, the last four

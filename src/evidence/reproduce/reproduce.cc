@@ -247,7 +247,10 @@ struct Paper {
   std::vector<Table> (*tables)();
 };
 constexpr Paper kPapers[] = {
-    {"astra-sim", astra_sim},
+    {"astra-sim",
+     [] {
+       return joined({astra_sim(), astra_sim_training()});
+     }},
     {"atlas",
      [] {
        return joined({{atlas_table_1()}, atlas_selection(), atlas_schedules(), atlas_testbed()});

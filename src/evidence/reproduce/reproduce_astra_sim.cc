@@ -17,8 +17,6 @@ using network::DimensionScheduling;
 using network::HierarchicalPool;
 using network::PoolTransfer;
 
-constexpr const char* kAstraSim = "Won et al. 2023, ASTRA-sim2.0, ";
-
 // The paper's GB/s are GiB/s: with them its sizes and times fit each other.
 std::vector<AllReduceDimension> dimensions(const std::vector<int64_t>& npus,
                                            const std::vector<double>& gibibytes_per_second) {
