@@ -129,6 +129,31 @@ class Shards(Case):
         self.check_zero(3)
 
     @needs_torch
+    def test_two_passes_at_once_cost_no_bit(self):
+        """A forward co-executed with a backward, where the Plan says how long the pair takes: as one after the other."""
+        times = '[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n'
+        for model, more in (("", ""), (MIXTURE, "expert = 2\n")):
+            job = sharded(tiny(2, "w", steps=50, model=model), "tensor = 2, virtual_stages = 2", data=2)
+            job = job.replace("data = 2\n", "data = 2\n" + more).replace("[data]", times + "[data]").replace("micro_batch = 2", "micro_batch = 1")
+            one_by_one = self.losses(job, "one-by-one")
+            at_once = self.losses(job.replace("[data]", 'pair = "7 ms"\n[data]'), "at-once")
+            self.assertEqual(at_once, one_by_one, model)
+            self.assertEqual(sorted(at_once), list(range(1, 51)))
+            self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
+            self.assertEqual(self.overlapping(self.folder / "one-by-one" / "trace.jsonl"), 0)
+
+    def overlapping(self, trace):
+        """How many forward passes of a rank run at the same time as a backward pass."""
+        passes = {"F": [], "B": []}
+        for line in trace.read_text().splitlines():
+            entry = json.loads(line)
+            kind = entry.get("action", "").strip("0123456789@.")
+            if kind in passes and entry["iteration"] > 0:
+                passes[kind].append((entry["rank"], entry["start_ns"], entry["end_ns"]))
+        return sum(any(rank == other and start < its_end and its_start < end for other, its_start, its_end in passes["B"])
+                   for rank, start, end in passes["F"])
+
+    @needs_torch
     def test_a_trace_has_what_shards_spend_on_each_other(self):
         def kinds(degrees, zero=0, model=""):
             job = sharded(tiny(1, steps=3, model=model), degrees, data=2).replace("data = 2\n", f"data = 2\nzero = {zero}\n")

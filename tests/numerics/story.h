@@ -38,6 +38,7 @@ struct Story {
 struct From {
   std::vector<kernels::NamedTensor> checkpoint;
   int64_t first = 1;
+  bool pair_by_pair = true;  // passes that the schedule pairs at once, and else one after the other
 };
 
 inline Story live_together(const plan::Plan& plan, const From& from = {}) {
@@ -94,8 +95,10 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
                                         .lie_apart = plan.replicas_lie_apart(own.stage),
                                         .address = "127.0.0.1"}));
     }
-    TRY(stage::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = from.first},
-                       *kernels[rank], messenger, clock, hooks));
+    stage::PerformOptions options{.rank = rank, .first_iteration = from.first};
+    if (from.pair_by_pair && !schedule->pairs.empty()) options.pairs = schedule->pairs[rank];
+    TRY(stage::perform(plan, schedule->ranks[rank], options, *kernels[rank], messenger, clock,
+                       hooks));
     return {};
   };
   std::vector<std::future<Status>> ranks;

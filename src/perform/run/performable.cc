@@ -30,7 +30,9 @@ Status check_orders_are_alike(const plan::Plan& plan, const std::string& because
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   for (const layout::Placement& each : plan.ranks) {
     const auto first = static_cast<size_t>(plan.rank_of(each.stage, 0));
-    if (schedule.ranks[static_cast<size_t>(each.rank)] != schedule.ranks[first])
+    const auto own = static_cast<size_t>(each.rank);
+    const bool pairs = schedule.pairs.empty() || schedule.pairs[own] == schedule.pairs[first];
+    if (schedule.ranks[own] != schedule.ranks[first] || !pairs)
       return refuse(fmt::format("schedule \"{}\" gives them different orders", schedule.name),
                     "schedule = \"1f1b\"");
   }
@@ -67,6 +69,13 @@ Status check_layout_computed(const plan::Plan& plan) {
         "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "
         "it can be predicted but not performed yet",
         "zero = 0, or device = \"emulated:NAME\"");
+  }
+  if (p.zero == 3 && !plan.pairs.empty()) {
+    return unusable(
+        "parallelism.zero = 3: passes gather parameters and drop them, and the Plan has pairs, "
+        "which "
+        "compute at the same time",
+        "zero = 2, or a Plan without pairs");
   }
   if (p.zero < 2) return {};
   return check_orders_are_alike(plan, fmt::format("zero = {}", p.zero), "zero = 1");
@@ -107,12 +116,6 @@ Status check_performable(const plan::Plan& plan) {
           fmt::format("model.{}: such models can be predicted, not trained yet", departure),
           "a model without it, or device = \"emulated:...\"");
     }
-  }
-  if (!plan.pairs.empty() && computing != plan.ranks.end()) {
-    return unusable(fmt::format("the Plan has pairs, and rank {} computes on \"{}\", whose kernels "
-                                "run one pass at a time",
-                                computing->rank, plan.device_of(computing->rank).name),
-                    "a Plan without pairs, or device = \"emulated:<catalog name>\"");
   }
   TRY(kernels::check_byte_scale(plan));
   if (plan.stages.size() > kernels::kStagesMax) {

@@ -32,8 +32,11 @@ tl::unexpected<Error> no_such_message(size_t bytes, int32_t rank) {
 
 }  // namespace
 
-ExpertExchange::ExpertExchange(int64_t experts, int64_t members, int64_t own)
-    : each_(experts / members), members_(members), own_(own) {
+ExpertExchange::ExpertExchange(int64_t experts, int64_t members, int64_t own, int32_t strand)
+    : each_(experts / members),
+      members_(members),
+      own_(own),
+      first_tensor_(kExpertTensor + static_cast<uint64_t>(strand) * kExpertTensorsOfStrand) {
   CHECK(experts % members == 0 && own < members, "{} experts for member {} of {}", experts, own,
         members);
 }
@@ -51,7 +54,7 @@ void ExpertExchange::join(const kernels::Replicas& group) {
 }
 
 void ExpertExchange::begin_iteration(int64_t iteration) {
-  tag_ = {.iteration = static_cast<uint64_t>(iteration), .tensor = kExpertTensor};
+  tag_ = {.iteration = static_cast<uint64_t>(iteration), .tensor = first_tensor_};
 }
 
 ExpertExchange::Slot& ExpertExchange::slot_of(int32_t shard) {

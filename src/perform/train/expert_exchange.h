@@ -26,7 +26,8 @@ namespace tombolo::train {
 
 // Tensor numbers of an iteration (messenger.h): of rows, and of sums among those that have the same experts.
 inline constexpr uint64_t kExpertTensor = kernels::kReplicaTensor + (uint64_t{1} << 41);
-inline constexpr uint64_t kExpertSumTensor = kExpertTensor + (uint64_t{1} << 40);
+inline constexpr uint64_t kExpertTensorsOfStrand = uint64_t{1} << 39;
+inline constexpr uint64_t kExpertSumTensor = kExpertTensor + 2 * kExpertTensorsOfStrand;
 
 // Consecutive experts of a layer.
 struct ExpertRange {
@@ -36,8 +37,9 @@ struct ExpertRange {
 
 class ExpertExchange {
  public:
-  // `own`: of `members` of a group, who share `experts`.
-  ExpertExchange(int64_t experts, int64_t members, int64_t own);
+  // `own`: of `members` of a group, who share `experts`. Of passes that are computed at the same time each has an
+  // exchange of its own, by number.
+  ExpertExchange(int64_t experts, int64_t members, int64_t own, int32_t strand = 0);
   ExpertExchange(const ExpertExchange&) = delete;
 
   ExpertRange own_experts() const { return {own_ * each_, each_}; }
@@ -94,10 +96,11 @@ class ExpertExchange {
   Rows blocks_of(const Route& route, int64_t member, bool by_member) const;
 
   const int64_t each_, members_, own_;
+  const uint64_t first_tensor_;
   ShardCollectives* shards_ = nullptr;
   std::vector<int32_t> ranks_;
   kernels::Messenger* messenger_ = nullptr;  // none: this rank is every member
-  link::Tag tag_{.iteration = 0, .tensor = kExpertTensor};
+  link::Tag tag_{.iteration = 0, .tensor = first_tensor_};
   std::vector<Slot> slots_{1};
   std::chrono::nanoseconds spent_ = {};
 };

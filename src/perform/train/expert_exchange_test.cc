@@ -80,7 +80,8 @@ MemberOutcome pass_of_member(const ShardDegrees& degrees, ExpertExchange* exchan
   std::optional<ShardCollectives> with;
   if (degrees.shards() > 1) with.emplace(team, degrees);
   if (exchange && with) exchange->serve(*with);
-  auto made = ShardedStage::create(*whole, with ? &*with : nullptr, kSamplesOfMember);
+  const ShardedStage::Strand strand{with ? &*with : nullptr, exchange};
+  auto made = ShardedStage::create(*whole, {&strand, 1}, kSamplesOfMember);
   CHECK(made, "{}", made.error().text());
   ShardedStage& stage = **made;
   MemberOutcome out;

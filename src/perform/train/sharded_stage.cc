@@ -6,16 +6,27 @@
 namespace tombolo::train {
 
 Result<std::unique_ptr<ShardedStage>> ShardedStage::create(StageModule& whole,
-                                                           ShardCollectives* with,
+                                                           std::span<const Strand> strands,
                                                            int64_t samples) {
-  std::unique_ptr<ShardedStage> out(new ShardedStage(whole, with, samples));
-  if (!with) return out;
+  std::unique_ptr<ShardedStage> out(new ShardedStage(whole, strands, samples));
+  for (size_t strand = 0; strand < strands.size(); ++strand) {
+    if (!out->is_cut()) {
+      if (strand > 0)
+        out->modules_.push_back(
+            std::make_unique<StageModule>(whole.of_strand(strands[strand].experts)));
+      continue;
+    }
+    ShardCollectives* const with = strands[strand].with;
+    for (int32_t shard = 0; shard < with->shards(); ++shard) {
+      out->places_.push_back(std::make_unique<ShardPlace>(ShardPlace{with, shard}));
+      out->modules_.push_back(std::make_unique<StageModule>(
+          TRY(whole.of_strand(strands[strand].experts).shard(*out->places_.back(), samples))));
+    }
+  }
+  if (!out->is_cut()) return out;
   std::set<std::tuple<size_t, int64_t, int64_t>> taken;  // parts of the whole gradients
-  for (int32_t shard = 0; shard < with->shards(); ++shard) {
-    out->places_.push_back(std::make_unique<ShardPlace>(ShardPlace{with, shard}));
-    out->modules_.push_back(
-        std::make_unique<StageModule>(TRY(whole.shard(*out->places_.back(), samples))));
-    const StageModule& module = *out->modules_.back();
+  for (int32_t shard = 0; shard < out->shards(); ++shard) {
+    const StageModule& module = out->module(shard);
     for (size_t i = 0; i < module.parameters().size(); ++i) {
       if (!module.parameters()[i].value.requires_grad()) continue;
       const ParameterCut& cut = module.cuts()[i];
@@ -25,18 +36,23 @@ Result<std::unique_ptr<ShardedStage>> ShardedStage::create(StageModule& whole,
   return out;
 }
 
+const StageModule& ShardedStage::module(int32_t shard, int32_t strand) const {
+  if (is_cut()) return *modules_[static_cast<size_t>(strand * shards() + shard)];
+  return strand == 0 ? whole_ : *modules_[static_cast<size_t>(strand - 1)];
+}
+
 // Modes of gradients are a thread's own.
-void ShardedStage::for_each(const ShardTeam::Work& work) const {
+void ShardedStage::for_each(const ShardTeam::Work& work, int32_t strand) const {
   if (!is_cut()) return work(0);
   const bool grad_mode = at::GradMode::is_enabled();
-  with_->team().run([&](int32_t shard) {
+  strands_[static_cast<size_t>(strand)].with->team().run([&](int32_t shard) {
     const at::AutoGradMode mode(grad_mode);
     work(shard);
   });
 }
 
 at::Tensor ShardedStage::tokens_of(int32_t shard, const at::Tensor& tokens) const {
-  if (!is_cut() || with_->degrees().context == 1) return tokens;
+  if (!is_cut() || places_.front()->degrees().context == 1) return tokens;
   const Rows own = places_[static_cast<size_t>(shard)]->own_tokens(tokens.size(1));
   return take_rows(tokens.t(), own).t().contiguous();
 }
@@ -63,7 +79,7 @@ at::Tensor ShardedStage::hidden_of(int32_t shard, const at::Tensor& hidden) cons
 }
 
 at::Tensor ShardedStage::join_hidden(std::span<const at::Tensor> parts) const {
-  if (!is_cut() || with_->degrees().context * (places_.front()->cuts_rows() ? 2 : 1) == 1)
+  if (!is_cut() || places_.front()->degrees().context * (places_.front()->cuts_rows() ? 2 : 1) == 1)
     return parts.front();
   const at::NoGradGuard no_gradients;
   const int64_t rows = samples_ * whole_.sequence();
@@ -101,8 +117,9 @@ void ShardedStage::begin_gradients() {
   const at::NoGradGuard no_gradients;
   for (Parameter& each : whole_.parameters())
     each.value.mutable_grad() = at::zeros_like(each.value);
-  for (int32_t shard = 0; shard < shards(); ++shard) {
-    std::vector<Parameter>& own = modules_[static_cast<size_t>(shard)]->parameters();
+  for (size_t module = 0; module < modules_.size(); ++module) {
+    const auto shard = static_cast<int32_t>(module) % shards();
+    std::vector<Parameter>& own = modules_[module]->parameters();
     for (size_t i = 0; i < own.size(); ++i) {
       own[i].value.mutable_grad() = own[i].value.requires_grad()
                                         ? part_of(whole_.parameters()[i].value.grad(), shard, i)
@@ -110,29 +127,33 @@ void ShardedStage::begin_gradients() {
     }
   }
   for (Copy& copy : copies_) {
-    const at::Tensor& value =
-        modules_[static_cast<size_t>(copy.shard)]->parameters()[copy.parameter].value;
+    const at::Tensor& value = module(copy.shard).parameters()[copy.parameter].value;
     if (copy.sum.defined()) {
       copy.sum.zero_();
     } else {
       copy.sum = at::zeros(value.sizes(), value.options().requires_grad(false));
     }
-    value.mutable_grad() = copy.sum;
+    for (size_t strand = 0; strand < strands_.size(); ++strand)
+      modules_[strand * static_cast<size_t>(shards()) + static_cast<size_t>(copy.shard)]
+          ->parameters()[copy.parameter]
+          .value.mutable_grad() = copy.sum;
   }
 }
 
 // Parameter by parameter, so that of each one the copies come in order.
-void ShardedStage::fold() {
+void ShardedStage::fold(int32_t strand) {
   if (copies_.empty()) return;
   const at::NoGradGuard no_gradients;
-  for_each([&](int32_t shard) {
-    for (Copy& copy : copies_) {
-      if (static_cast<int32_t>(copy.parameter) % shards() != shard) continue;
-      part_of(whole_.parameters()[copy.parameter].value.grad(), copy.shard, copy.parameter)
-          .add_(copy.sum);
-      copy.sum.zero_();
-    }
-  });
+  for_each(
+      [&](int32_t shard) {
+        for (Copy& copy : copies_) {
+          if (static_cast<int32_t>(copy.parameter) % shards() != shard) continue;
+          part_of(whole_.parameters()[copy.parameter].value.grad(), copy.shard, copy.parameter)
+              .add_(copy.sum);
+          copy.sum.zero_();
+        }
+      },
+      strand);
 }
 
 int64_t ShardedStage::bytes() const {

@@ -97,7 +97,8 @@ Outcome pass(const Case& c) {
   ShardTeam team(static_cast<int32_t>(shards));
   std::optional<ShardCollectives> with;
   if (c.degrees) with.emplace(team, *c.degrees);
-  auto made = ShardedStage::create(*whole, with ? &*with : nullptr, kSamples);
+  const ShardedStage::Strand strand{with ? &*with : nullptr};
+  auto made = ShardedStage::create(*whole, {&strand, 1}, kSamples);
   CHECK(made, "{}", made.error().text());
   ShardedStage& stage = **made;
 
@@ -223,7 +224,8 @@ TEST(ShardedStage, NamesWhatCannotBeCut) {
     auto whole = StageModule::create(m, {0, m.layers, true, true}, 1);
     ShardTeam team(static_cast<int32_t>(degrees.shards()));
     ShardCollectives with(team, degrees);
-    const auto made = ShardedStage::create(*whole, &with, kSamples);
+    const ShardedStage::Strand strand{&with};
+    const auto made = ShardedStage::create(*whole, {&strand, 1}, kSamples);
     return made ? std::string() : made.error().text();
   };
   EXPECT_THAT(error_of(llama(), {3, 1, false}), testing::HasSubstr("parallelism.tensor = 3"));

@@ -315,6 +315,12 @@ Status check_cut(const model::Model& m, const ShardDegrees& degrees) {
 
 }  // namespace
 
+StageModule StageModule::of_strand(ExpertExchange* experts) const {
+  StageModule out = *this;
+  out.exchange_ = experts;
+  return out;
+}
+
 Result<StageModule> StageModule::shard(const ShardPlace& place, int64_t samples) const {
   const ShardDegrees& degrees = place.degrees();
   TRY(check_cut(model_, degrees));

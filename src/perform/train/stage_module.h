@@ -67,6 +67,10 @@ class StageModule {
                                     std::optional<uint64_t> seed, at::ScalarType type = at::kFloat,
                                     ExpertExchange* experts = nullptr);
 
+  // The same parameters, for passes that are computed at the same time as others: tokens go to other ranks'
+  // experts by this exchange.
+  StageModule of_strand(ExpertExchange* experts) const;
+
   // One of the shards of a stage, by tensor and context parallelism: its parameters are views of this one's, by
   // the same numbers, each a leaf of its own. Both the place and this module outlive it and stay where they are.
   // Its forward pass is one of all shards together (shard_collectives.h): tokens and targets are its own, hidden

@@ -22,10 +22,10 @@ kernels::Replicas some_of(const kernels::Replicas& all, size_t first, size_t cou
 
 Status StageReplicas::join(const kernels::Replicas& replicas, int32_t stage) {
   group_ = TRY(ReplicaGroup::join(replicas, stage));
-  if (!experts_) return {};
-  const auto members = static_cast<size_t>(experts_->members());
+  if (experts_.empty()) return {};
+  const auto members = static_cast<size_t>(experts_.front()->members());
   const size_t count = replicas.ranks.size() / members, own = replicas.own % members;
-  experts_->join(some_of(replicas, replicas.own - own, members, 1));
+  for (const auto& each : experts_) each->join(some_of(replicas, replicas.own - own, members, 1));
   if (count == 1) return {};
   expert_group_ =
       TRY(ReplicaGroup::join(some_of(replicas, own, count, members), stage, kExpertSumTensor));
@@ -35,8 +35,8 @@ Status StageReplicas::join(const kernels::Replicas& replicas, int32_t stage) {
 std::vector<StageReplicas::Holders> StageReplicas::all_holders() const {
   const int32_t replicas = plan_.replicas();
   std::vector<Holders> out = {{group_.get(), false, 1, replicas}};
-  if (!experts_) return out;
-  const auto members = static_cast<int32_t>(experts_->members());
+  if (experts_.empty()) return out;
+  const auto members = static_cast<int32_t>(experts_.front()->members());
   out.push_back({expert_group_.get(), true, members, replicas / members});
   return out;
 }
@@ -48,7 +48,7 @@ std::vector<int32_t> StageReplicas::owners_of(const StageModule& module, Loads& 
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < out.size(); ++i) {
       const Parameter& parameter = module.parameters()[i];
-      if (experts_ && parameter.of_expert != holders.of_experts) continue;
+      if (!experts_.empty() && parameter.of_expert != holders.of_experts) continue;
       parameters.push_back(i);
       sizes.push_back(parameter.value.numel());
     }
@@ -67,7 +67,7 @@ Status StageReplicas::sum(StageState& state) {
   for (const Holders& holders : all_holders()) {
     if (!holders.group) continue;
     const auto are_theirs = [&](const Parameter& parameter) {
-      return !experts_ || parameter.of_expert == holders.of_experts;
+      return experts_.empty() || parameter.of_expert == holders.of_experts;
     };
     int64_t size = 0;
     for (const Parameter& parameter : state.module().parameters())
@@ -102,7 +102,7 @@ Status StageReplicas::scatter(const Holders& holders, StageState& state,
   std::vector<Parameter>& parameters = state.module().parameters();
   const std::vector<int32_t>& owners = state.owners();
   const auto are_theirs = [&](size_t parameter) {
-    return !experts_ || parameters[parameter].of_expert == holders.of_experts;
+    return experts_.empty() || parameters[parameter].of_expert == holders.of_experts;
   };
   std::vector<int64_t> sizes(static_cast<size_t>(holders.count));
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -134,7 +134,7 @@ Status StageReplicas::gather_values(const StageState& state) {
     if (!holders.group) continue;
     std::vector<ReplicaGroup::Owned> owned;
     for (size_t i = 0; i < all.size(); ++i) {
-      if (!experts_ || state.module().parameters()[i].of_expert == holders.of_experts)
+      if (experts_.empty() || state.module().parameters()[i].of_expert == holders.of_experts)
         owned.push_back({all[i].values, holders.place_of(all[i].owner)});
     }
     TRY(holders.group->gather(owned));
@@ -183,15 +183,16 @@ Result<double> StageReplicas::sum_of(const std::vector<Number>& numbers) {
   std::vector<double> totals;
   for (const Holders& holders : all_holders()) {
     std::vector<Number> theirs;
-    std::copy_if(
-        numbers.begin(), numbers.end(), std::back_inserter(theirs),
-        [&](const Number& each) { return !experts_ || each.of_expert == holders.of_experts; });
+    std::copy_if(numbers.begin(), numbers.end(), std::back_inserter(theirs),
+                 [&](const Number& each) {
+                   return experts_.empty() || each.of_expert == holders.of_experts;
+                 });
     const bool shared_out = plan_.parallelism.zero > 0;
     if (shared_out) TRY(exchange(holders, theirs));
     totals.push_back(total(theirs));
   }
-  if (!experts_ || !group_) return std::accumulate(totals.begin(), totals.end(), 0.0);
-  std::vector<Number> of_members(static_cast<size_t>(experts_->members()));
+  if (experts_.empty() || !group_) return std::accumulate(totals.begin(), totals.end(), 0.0);
+  std::vector<Number> of_members(static_cast<size_t>(experts_.front()->members()));
   for (size_t i = 0; i < of_members.size(); ++i) {
     of_members[i].owner = static_cast<int32_t>(i);
     if (static_cast<int32_t>(i) == replica_) of_members[i].value = totals[1];

@@ -19,8 +19,9 @@ namespace tombolo::train {
 
 class StageReplicas {
  public:
-  // `experts`: null where every replica has all of them. Both outlive it.
-  StageReplicas(const plan::Plan& plan, int32_t replica, ExpertExchange* experts)
+  // `experts`: of each strand; none where every replica has all of them. Both outlive it.
+  using Experts = std::vector<std::unique_ptr<ExpertExchange>>;
+  StageReplicas(const plan::Plan& plan, int32_t replica, const Experts& experts)
       : plan_(plan), replica_(replica), experts_(experts) {}
 
   // All replicas call it, and all that follows, in the same order. kLostPeer where one is lost.
@@ -67,7 +68,7 @@ class StageReplicas {
 
   const plan::Plan& plan_;
   const int32_t replica_;
-  ExpertExchange* const experts_;
+  const Experts& experts_;
   std::unique_ptr<ReplicaGroup> group_, expert_group_;
 };
 

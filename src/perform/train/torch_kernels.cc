@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perform/kernels/messenger.h"
+#include "perform/kernels/pair_kernels.h"
 #include "perform/stage/perform.h"
 #include "perform/state/checkpoint.h"
 #include "perform/train/add_time.h"
@@ -24,6 +25,7 @@
 #include "perform/train/stage_module.h"
 #include "perform/train/stage_replicas.h"
 #include "perform/train/stage_state.h"
+#include "perform/train/strand_threads.h"
 #include "perform/train/threads.h"
 #include "perform/train/torch_groups.h"
 #include "perform/update/clip.h"
@@ -45,11 +47,13 @@ struct Pass {
 };
 struct InFlight {
   std::vector<Pass> shards;
+  int32_t strand = 0;  // its passes are this one's
 
   bool has_output() const { return shards.front().output.defined(); }
 };
 
 constexpr const char* kEmbedding = "embedding.weight";
+constexpr int32_t kStrands = 2;  // of pairs
 
 // One of this rank's stages.
 struct Held {
@@ -81,15 +85,14 @@ double loss_of(const Held& held, std::span<const Pass> passes) {
   return held.sharded->join_loss(parts);
 }
 
-class TorchKernels : public kernels::Kernels {
+class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
  public:
   TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages,
-               std::unique_ptr<ExpertExchange> experts, std::optional<Samples> samples,
-               int64_t threads)
+               StageReplicas::Experts experts, std::optional<Samples> samples, int64_t threads)
       : plan_(plan),
         replica_(replica),
         experts_(std::move(experts)),
-        replicas_(plan_, replica, experts_.get()),
+        replicas_(plan_, replica, experts_),
         stages_(std::move(stages)),
         samples_(std::move(samples)),
         threads_(threads),
@@ -101,6 +104,9 @@ class TorchKernels : public kernels::Kernels {
 
   // Once, before all else: into the shards that compute them.
   Status cut(const ShardDegrees& degrees);
+
+  kernels::PairKernels* pairs() override { return strands_ ? this : nullptr; }
+  Status co_execute(kernels::PairOfPasses passes, const kernels::PairResults& results) override;
 
   int64_t threads() const override { return threads_; }
   kernels::ParameterGroups* parameters() override { return &groups_; }
@@ -148,6 +154,7 @@ class TorchKernels : public kernels::Kernels {
   Result<at::Tensor> hidden_from(const Payload& bytes, int32_t stage, const char* what) const;
   Result<InFlight> input_of(const Held& held, const Payload& input, int64_t microbatch) const;
   Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
+  Result<Payload> go_forth(Held& held, InFlight& kept, int64_t microbatch);
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
   Parameter* tied(int32_t stage);
@@ -165,10 +172,10 @@ class TorchKernels : public kernels::Kernels {
   }
   plan::Plan plan_;
   int32_t replica_;
-  std::unique_ptr<ExpertExchange> experts_;  // none where all experts are here
-  StageReplicas replicas_;                   // met where the Plan has several
-  std::vector<Held> stages_;                 // ascending
-  std::optional<Samples> samples_;           // of who has the first or the last stage
+  StageReplicas::Experts experts_;  // by strand; none where all experts are here
+  StageReplicas replicas_;          // met where the Plan has several
+  std::vector<Held> stages_;        // ascending
+  std::optional<Samples> samples_;  // of who has the first or the last stage
   int64_t threads_ = 1;
   int64_t tied_summed_ = 0;  // the iteration of which both copies' gradients are summed here
   int64_t iteration_ = 0;
@@ -182,9 +189,11 @@ class TorchKernels : public kernels::Kernels {
   int64_t evaluations_ = 0;
   const std::unique_ptr<DeviceStream> stream_ = cpu_stream();
   std::chrono::nanoseconds replicas_spent_ = {};  // in the last pass, on what they share out
-  std::unique_ptr<ShardTeam> team_;               // none where a stage has one shard
-  std::unique_ptr<ShardCollectives> collectives_;
-  TorchGroups groups_;  // the last one: it speaks of the others
+  // By strand; none where a stage has one shard.
+  std::vector<std::unique_ptr<ShardTeam>> teams_;
+  std::vector<std::unique_ptr<ShardCollectives>> collectives_;
+  std::unique_ptr<StrandThreads> strands_;  // none where the Plan has no pairs
+  TorchGroups groups_;                      // the last one: it speaks of the others
 };
 
 Held& TorchKernels::held(int32_t stage) {
@@ -201,14 +210,20 @@ std::map<int32_t, StageState*> TorchKernels::states_by_number() {
 }
 
 Status TorchKernels::cut(const ShardDegrees& degrees) {
-  if (degrees.shards() > 1) {
-    team_ = std::make_unique<ShardTeam>(static_cast<int32_t>(degrees.shards()));
-    collectives_ = std::make_unique<ShardCollectives>(*team_, degrees);
-    if (experts_) experts_->serve(*collectives_);
+  const size_t count = plan_.pairs.empty() ? 1 : kStrands;
+  if (count > 1) strands_ = std::make_unique<StrandThreads>(count);
+  std::vector<ShardedStage::Strand> strands(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (!experts_.empty()) strands[i].experts = experts_[i].get();
+    if (degrees.shards() == 1) continue;
+    teams_.push_back(std::make_unique<ShardTeam>(static_cast<int32_t>(degrees.shards())));
+    collectives_.push_back(std::make_unique<ShardCollectives>(*teams_.back(), degrees));
+    strands[i].with = collectives_.back().get();
+    if (!experts_.empty()) experts_[i]->serve(*collectives_.back());
   }
   for (Held& held : stages_) {
-    held.sharded = TRY(
-        ShardedStage::create(held.state.module(), collectives_.get(), plan_.training.micro_batch));
+    held.sharded =
+        TRY(ShardedStage::create(held.state.module(), strands, plan_.training.micro_batch));
   }
   return {};
 }
@@ -243,7 +258,7 @@ Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t off
 kernels::Share TorchKernels::evaluation_share() const {
   const int64_t readers = samples_->readers();
   int64_t batches = samples_->evaluation_windows() / plan_.training.micro_batch;
-  if (experts_) batches -= batches % readers;
+  if (!experts_.empty()) batches -= batches % readers;
   return kernels::share_of(batches, samples_->reader(), readers);
 }
 
@@ -306,7 +321,7 @@ Status TorchKernels::begin_anew() {
 
 Status TorchKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
-  if (experts_) experts_->begin_iteration(iteration);
+  for (const auto& each : experts_) each->begin_iteration(iteration);
   gradient_factor_ = 1;
   loss_sum_ = 0;
   losses_ = 0;
@@ -329,21 +344,23 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
 // Measured from here on (communicated()).
 void TorchKernels::begin_pass() {
   replicas_spent_ = {};
-  if (collectives_) collectives_->restart_watch();
-  if (experts_) experts_->restart_watch();
+  for (const auto& each : collectives_) each->restart_watch();
+  for (const auto& each : experts_) each->restart_watch();
 }
 
+// Of the one strand that computed, where passes come one by one.
 std::optional<plan::PassCommunication> TorchKernels::communicated() const {
   const bool zero = plan_.parallelism.zero >= 2 && replicas_.have_met();
-  if (!collectives_ && !experts_ && !zero) return std::nullopt;
+  if (collectives_.empty() && experts_.empty() && !zero) return std::nullopt;
   const auto time = [](std::chrono::nanoseconds spent) {
     return Seconds{std::chrono::duration<double>(spent).count()};
   };
   plan::PassCommunication spent{.data = time(replicas_spent_)};
-  if (experts_) spent.expert = time(experts_->spent());
-  if (!collectives_) return spent;
-  spent.tensor = time(collectives_->spent(ShardAxis::kTensor));
-  spent.context = time(collectives_->spent(ShardAxis::kContext));
+  for (const auto& each : experts_) spent.expert += time(each->spent());
+  for (const auto& each : collectives_) {
+    spent.tensor += time(each->spent(ShardAxis::kTensor));
+    spent.context += time(each->spent(ShardAxis::kContext));
+  }
   return spent;
 }
 
@@ -411,13 +428,38 @@ Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) c
   at::Tensor targets;
   if (held.last) targets = TRY(training_tokens(microbatch, 1));
   const StageModule::Need need = groups_.need(held.index);
-  sharded.for_each([&](int32_t shard) {
-    Pass& pass = kept.shards[static_cast<size_t>(shard)];
-    pass.output = sharded.module(shard).forward(pass.input, pass.gradients.get(), need);
-    if (!held.last) return;
-    pass.output = sharded.loss(shard, pass.output, sharded.tokens_of(shard, targets).view({-1}));
-  });
+  sharded.for_each(
+      [&](int32_t shard) {
+        Pass& pass = kept.shards[static_cast<size_t>(shard)];
+        pass.output =
+            sharded.module(shard, kept.strand).forward(pass.input, pass.gradients.get(), need);
+        if (!held.last) return;
+        const at::Tensor its = sharded.tokens_of(shard, targets).view({-1});
+        pass.output = sharded.loss(shard, pass.output, its, kept.strand);
+      },
+      kept.strand);
   return {};
+}
+
+Result<Payload> TorchKernels::go_forth(Held& own, InFlight& kept, int64_t microbatch) {
+  at::AutoGradMode grad_mode(!own.drops);
+  TRY(need_values(own));
+  TRY(run(own, microbatch, kept));
+  drop_values(own);
+  Payload payload;
+  if (own.last) {
+    loss_sum_ += loss_of(own, kept.shards);
+    ++losses_;
+  } else {
+    payload = stream_->download(joined(own, kept.shards, &Pass::output));
+  }
+  if (own.drops) {
+    for (Pass& pass : kept.shards) {
+      pass.output = at::Tensor();
+      pass.gradients->forget();
+    }
+  }
+  return payload;
 }
 
 Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
@@ -425,25 +467,46 @@ Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload
     Held& own = held(stage);
     begin_pass();
     InFlight kept = TRY(input_of(own, input, microbatch));
-    at::AutoGradMode grad_mode(!own.drops);
-    TRY(need_values(own));
-    TRY(run(own, microbatch, kept));
-    drop_values(own);
-    Payload payload;
-    if (own.last) {
-      loss_sum_ += loss_of(own, kept.shards);
-      ++losses_;
-    } else {
-      payload = stream_->download(joined(own, kept.shards, &Pass::output));
-    }
-    if (own.drops) {
-      for (Pass& pass : kept.shards) {
-        pass.output = at::Tensor();
-        pass.gradients->forget();
-      }
-    }
+    Payload payload = TRY(go_forth(own, kept, microbatch));
     own.in_flight[microbatch] = std::move(kept);
     return payload;
+  });
+}
+
+// The forward's microbatch goes with the strand that the backward's is not of. What both have in common changes on
+// this thread alone, but for gradients, which are the backward's.
+Status TorchKernels::co_execute(kernels::PairOfPasses passes, const kernels::PairResults& results) {
+  return guarded("computing two passes at once", [&]() -> Status {
+    begin_pass();
+    const int64_t of_forward = passes.forward_microbatch, of_backward = passes.backward_microbatch;
+    Held &forth = held(passes.forward_stage), &back = held(passes.backward_stage);
+    InFlight* kept_before = TRY(in_flight(back, of_backward, "backward pass"));
+    InFlight kept = TRY(input_of(forth, passes.input, of_forward));
+    kept.strand = 1 - kept_before->strand;
+    Result<Payload> output, gradient;
+    const StrandThreads::Work works[kStrands] = {
+        [&] {
+          output = guarded("computing a forward pass",
+                           [&] { return go_forth(forth, kept, of_forward); });
+        },
+        [&] {
+          gradient = guarded("computing a backward pass", [&] {
+            return go_back(back, *kept_before, of_backward, std::move(passes.output_gradient));
+          });
+        }};
+    Status status;
+    const auto hand_over = [&](Result<Payload>& result, const auto& to) -> Status {
+      return to(std::move(TRY(std::move(result))));
+    };
+    strands_->run(works, [&](size_t which) {
+      const Status done =
+          which == 0 ? hand_over(output, results.forward) : hand_over(gradient, results.backward);
+      if (status) status = done;
+    });
+    TRY(std::move(status));
+    forth.in_flight[of_forward] = std::move(kept);
+    back.in_flight.erase(of_backward);
+    return end_backward(back);
   });
 }
 
@@ -486,11 +549,13 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   }
   TRY(need_values(own));
   groups_.begin_backward(own.index);
-  sharded.for_each([&](int32_t shard) {
-    const at::Tensor its = own.last ? gradient : sharded.hidden_of(shard, gradient);
-    torch::autograd::backward({kept.shards[static_cast<size_t>(shard)].output}, {its});
-  });
-  own.sharded->fold();
+  sharded.for_each(
+      [&](int32_t shard) {
+        const at::Tensor its = own.last ? gradient : sharded.hidden_of(shard, gradient);
+        torch::autograd::backward({kept.shards[static_cast<size_t>(shard)].output}, {its});
+      },
+      kept.strand);
+  own.sharded->fold(kept.strand);
   drop_values(own);
   TRY(groups_.end_backward(own.index, sharded.is_cut()));
   if (groups_.are_watched()) measure_state();
@@ -539,8 +604,9 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
     if (own.sharded->is_cut()) {
       groups_.begin_backward(stage);
       own.sharded->for_each(
-          [&](int32_t shard) { kept->shards[static_cast<size_t>(shard)].gradients->compute(); });
-      own.sharded->fold();
+          [&](int32_t shard) { kept->shards[static_cast<size_t>(shard)].gradients->compute(); },
+          kept->strand);
+      own.sharded->fold(kept->strand);
       TRY(groups_.end_backward(stage, true));
     } else {
       TRY(groups_.compute(stage, *kept->shards.front().gradients));
@@ -817,24 +883,25 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
     if (own.front() == 0 || own.back() + 1 == shape.stages) {
       samples = TRY(Samples::open(plan, place.replica));
     }
-    std::unique_ptr<ExpertExchange> experts;
-    if (const int64_t members = kernels::replicas_per_experts(plan); members > 1)
-      experts = std::make_unique<ExpertExchange>(plan.model.experts->count, members,
-                                                 place.replica % members);
-    const StageReplicas replicas(plan, place.replica, experts.get());
+    StageReplicas::Experts experts;
+    const int64_t members = kernels::replicas_per_experts(plan);
+    for (int32_t strand = 0; members > 1 && strand < (plan.pairs.empty() ? 1 : kStrands); ++strand)
+      experts.push_back(std::make_unique<ExpertExchange>(plan.model.experts->count, members,
+                                                         place.replica % members, strand));
+    ExpertExchange* const first = experts.empty() ? nullptr : experts.front().get();
+    const StageReplicas replicas(plan, place.replica, experts);
     StageReplicas::Loads loads;
     std::vector<Held> stages;
     for (const int32_t stage : own) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
-      StageModule module =
-          TRY(StageModule::create(plan.model, slice, seed, at::kFloat, experts.get()));
+      StageModule module = TRY(StageModule::create(plan.model, slice, seed, at::kFloat, first));
       if (plan.training.precision == plan::Precision::kBf16) module.compute_in_bf16();
       std::vector<int32_t> owners;
       if (kernels::shards_optimizer(plan)) {
         owners = replicas.owners_of(module, loads);
-      } else if (experts) {
+      } else if (first) {
         for (Parameter& each : module.parameters())
-          each.saved_elsewhere = place.replica >= (each.of_expert ? experts->members() : 1);
+          each.saved_elsewhere = place.replica >= (each.of_expert ? members : 1);
       }
       stages.push_back({.index = stage,
                         .first = stage == 0,

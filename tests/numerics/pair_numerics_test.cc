@@ -1,0 +1,85 @@
+// Two passes at once on one set of parameters: the same bits as one after the other.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "numerics/story.h"
+
+namespace tombolo::train {
+namespace {
+
+struct PairLayout {
+  const char* name;
+  const char* schedule;
+  int data = 1;
+  int64_t tensor = 1, expert = 1, zero = 0;
+  bool sequence_parallel = false, recomputes = false, experts = false;
+};
+
+// Of every two stages of a rank; how long they take is nobody's matter here.
+plan::Plan with_pairs(const PairLayout& how) {
+  plan::Plan plan =
+      tiny_plan({.pipeline = 2, .data = how.data, .schedule = how.schedule, .virtual_stages = 2});
+  plan.parallelism.tensor = how.tensor;
+  plan.parallelism.expert = how.expert;
+  plan.parallelism.zero = how.zero;
+  plan.parallelism.sequence_parallel = how.sequence_parallel;
+  for (layout::Placement& each : plan.ranks) each.shards = how.tensor;
+  if (how.recomputes) plan.training.recompute = model::Recompute::kFull;
+  if (how.experts) plan.model.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 24};
+  plan.training.micro_batch = 1;
+  plan.run.compare_replicas_every = 1;
+  const schedule::PipelineShape shape = schedule::shape_of(plan);
+  for (int32_t position = 0; position < shape.ranks(); ++position) {
+    for (const int32_t forward : shape.stages_at(position)) {
+      for (const int32_t backward : shape.stages_at(position))
+        plan.pairs.push_back({forward, backward, 1_ms, 1_ms});
+    }
+  }
+  std::sort(plan.pairs.begin(), plan.pairs.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.forward, a.backward) < std::tie(b.forward, b.backward);
+  });
+  return plan;
+}
+
+std::map<std::string, kernels::Payload> tensors_of(const Story& story) {
+  std::map<std::string, kernels::Payload> out;
+  for (const kernels::NamedTensor& each : story.checkpoint) out.emplace(each.name, each.bytes);
+  return out;
+}
+
+const PairLayout kPairLayouts[] = {
+    {"w", "w"},
+    {"dualpipev", "dualpipev"},
+    {"tensor 2", "w", 1, 2, 1, 0, true},
+    {"recomputed", "w", 1, 1, 1, 0, false, true},
+    {"zero 2", "w", 2, 1, 1, 2},
+    {"experts", "w", 1, 1, 1, 0, false, false, true},
+    {"expert 2", "w", 2, 1, 2, 0, false, false, true},
+    {"expert 2, tensor 2", "dualpipev", 2, 2, 2, 0, true, false, true},
+};
+
+class Pairs : public testing::TestWithParam<PairLayout> {};
+INSTANTIATE_TEST_SUITE_P(Numerics, Pairs, testing::ValuesIn(kPairLayouts), [](const auto& info) {
+  std::string name = info.param.name;
+  std::erase_if(name, [](char letter) { return letter == ' ' || letter == ','; });
+  return name;
+});
+
+TEST_P(Pairs, HaveTheBitsOfOneAfterTheOther) {
+  const plan::Plan plan = with_steps(with_pairs(GetParam()), 6);
+  const auto schedule = schedule::build(plan);
+  ASSERT_TRUE(schedule) << schedule.error().text();
+  size_t pairs = 0;
+  for (const auto& each : schedule->pairs) pairs += each.size();
+  EXPECT_GT(pairs, 0u);
+  const Story at_once = train(plan), one_by_one = train(plan, {.pair_by_pair = false});
+  EXPECT_EQ(at_once.losses, one_by_one.losses);
+  EXPECT_EQ(tensors_of(at_once), tensors_of(one_by_one));
+  for (const auto& [step, digests] : at_once.compared) EXPECT_EQ(digests.size(), 1) << step.first;
+  EXPECT_LT(at_once.losses.at(6), at_once.losses.at(1));
+}
+
+}  // namespace
+}  // namespace tombolo::train
