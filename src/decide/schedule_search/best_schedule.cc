@@ -31,11 +31,11 @@ void simulate_all(std::vector<Tried>& all, int threads) {
     ScheduleCandidate& candidate = all[i].candidate;
     if (!candidate.makespan) return;
     complete_plan(all[i]);
-    const Result<sim::Simulation> simulation = sim::simulate(all[i].plan);
-    if (simulation) {
-      candidate.iteration = simulation->iteration;
+    const Result<SimDuration> iteration = sim::iteration_time(all[i].plan);
+    if (iteration) {
+      candidate.iteration = *iteration;
     } else {
-      candidate.obstacle = simulation.error().message;
+      candidate.obstacle = iteration.error().message;
       candidate.makespan.reset();
     }
   });

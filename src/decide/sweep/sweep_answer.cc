@@ -283,7 +283,7 @@ std::vector<std::string> sweep_columns(const SweepQuestion& question) {
 Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
-  const sim::Simulation simulation = TRY(sim::simulate(plan));
+  const sim::Simulation simulation = TRY(sim::simulate(plan, {.alike = sim::Alike::kOnce}));
   const Seconds iteration = seconds(simulation.iteration);
   const cost::Worth worth = cost::worth_of(plan, iteration);
   Figures f{.devices = plan.devices(),

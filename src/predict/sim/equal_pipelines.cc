@@ -1,9 +1,11 @@
 #include "predict/sim/equal_pipelines.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
+
+#include "spec/schedule/schedule.h"
 
 namespace tombolo::sim {
 namespace {
@@ -44,27 +46,34 @@ Kind kind_of(const plan::Plan& plan, const Channels& channels, int32_t replica) 
   return {plan.microbatches_of(replica), std::move(laws), std::move(ranks)};
 }
 
-bool join_only_in_collectives(const plan::Plan& plan, const Channels& channels) {
+bool join_only_in_collectives(const plan::Plan& plan) {
   const auto elsewhere = [&](const layout::Placement& rank) {
     return rank.datacenter != plan.ranks.front().datacenter;
   };
-  return channels.shared.empty() && !plan.given && !plan.exchanges_gradients() &&
+  return schedule::shape_of(plan).shared.empty() && !plan.given && !plan.exchanges_gradients() &&
          std::none_of(plan.ranks.begin(), plan.ranks.end(), elsewhere);
 }
 
 }  // namespace
 
 PipelineSample one_of_each_kind(const plan::Plan& plan) {
-  PipelineSample sample{.replicas = std::vector<int32_t>(static_cast<size_t>(plan.replicas())),
-                        .channels = channels_of(plan)};
-  std::iota(sample.replicas.begin(), sample.replicas.end(), 0);
-  if (!join_only_in_collectives(plan, sample.channels)) return sample;
-  std::set<Kind> seen;
+  PipelineSample sample = all_pipelines(plan);
+  if (plan.replicas() == 1 || !join_only_in_collectives(plan)) return sample;
+  sample.channels = channels_of(plan);
+  std::map<Kind, int32_t> first;
+  for (int32_t& like : sample.like)
+    like = first.try_emplace(kind_of(plan, sample.channels, like), like).first->second;
   std::erase_if(sample.replicas, [&](int32_t replica) {
-    return !seen.insert(kind_of(plan, sample.channels, replica)).second;
+    return sample.like[static_cast<size_t>(replica)] != replica;
   });
   sample.all = std::ssize(sample.replicas) == plan.replicas();
   return sample;
+}
+
+PipelineSample all_pipelines(const plan::Plan& plan) {
+  std::vector<int32_t> all(static_cast<size_t>(plan.replicas()));
+  std::iota(all.begin(), all.end(), 0);
+  return {.replicas = all, .like = all};
 }
 
 }  // namespace tombolo::sim

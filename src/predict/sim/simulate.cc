@@ -110,7 +110,9 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
   return {};
 }
 
-trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
+// Of what a Trace has: all pipelines, or one of each kind, for as many as run like it.
+trace::Header header_of(const plan::Plan& plan, const PipelineSample& sample, Alike alike,
+                        const Execution& execution) {
   trace::Header header;
   header.provenance = trace::Provenance::kPredicted;
   header.name = plan.name;
@@ -119,9 +121,14 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   header.seed = plan.run.seed;
   header.overlaps = plan.exchange_overlaps();
   header.cycle = schedule::cycle_of(plan);
+  std::vector<int64_t> run_like(sample.like.size());
+  for (const int32_t like : sample.like) ++run_like[static_cast<size_t>(like)];
   for (const layout::Placement& placement : plan.ranks) {
+    const int64_t stands_for =
+        alike == Alike::kOnce ? run_like[static_cast<size_t>(placement.replica)] : 1;
+    if (stands_for == 0) continue;
     header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
-                            plan.device_of(placement.rank).name, placement.replica});
+                            plan.device_of(placement.rank).name, placement.replica, stands_for});
   }
   header.plan = plan::to_value(plan);
   return header;
@@ -212,6 +219,45 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
     add_intervals(plan, graph, execution, passes, intervals);
   }
   return intervals;
+}
+
+// The same on the ranks of the pipelines that run like those simulated: none sends another anything.
+void add_equal_ones(const plan::Plan& plan, const PipelineSample& sample,
+                    std::vector<trace::Interval>& intervals) {
+  std::vector<std::vector<int32_t>> others(sample.like.size());
+  for (size_t replica = 0; replica < sample.like.size(); ++replica) {
+    const auto ahead = static_cast<int32_t>(replica) - sample.like[replica];
+    if (ahead > 0) others[static_cast<size_t>(sample.like[replica])].push_back(ahead);
+  }
+  const size_t simulated = intervals.size();
+  const auto others_of = [&](const trace::Interval& interval) -> const std::vector<int32_t>& {
+    return others[static_cast<size_t>(interval.rank % plan.replicas())];
+  };
+  size_t all = simulated;
+  for (const trace::Interval& interval : intervals) all += others_of(interval).size();
+  intervals.reserve(all);
+  for (size_t i = 0; i < simulated; ++i) {
+    for (const int32_t ahead : others_of(intervals[i])) {
+      trace::Interval& other = intervals.emplace_back(intervals[i]);
+      other.rank += ahead;
+      if (other.peer >= 0) other.peer += ahead;
+    }
+  }
+}
+
+// By rank of the Plan, what was found of the ranks that were simulated (schedule::build numbers them).
+std::vector<Bytes> of_all_ranks(const plan::Plan& plan, const PipelineSample& sample,
+                                const std::vector<Bytes>& simulated) {
+  if (simulated.size() == plan.ranks.size()) return simulated;
+  std::vector<Bytes> out;
+  const size_t pipelines = simulated.size() / static_cast<size_t>(plan.parallelism.pipeline);
+  for (const layout::Placement& rank : plan.ranks) {
+    const int32_t like = sample.like[static_cast<size_t>(rank.replica)];
+    const auto at = std::lower_bound(sample.replicas.begin(), sample.replicas.end(), like);
+    out.push_back(simulated[static_cast<size_t>(rank.rank / plan.replicas()) * pipelines +
+                            static_cast<size_t>(at - sample.replicas.begin())]);
+  }
+  return out;
 }
 
 // Of local steps so many turns that the last one waits for all that those before began (trace::late_turns),
@@ -309,10 +355,8 @@ void add_capacities(const plan::Plan& plan, std::span<const cluster::RateTrace> 
   }
 }
 
-// All pipelines, or those of a sample.
-Result<Played> play(const plan::Plan& plan, const Options& options,
-                    const PipelineSample* sample = nullptr) {
-  const bool all = !sample || sample->all;
+// The pipelines of a sample.
+Result<Played> play(const plan::Plan& plan, const Options& options, const PipelineSample& sample) {
   TRY(during(plan::validate(plan), "checking the Plan"));
   if (options.iterations < 1) {
     return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
@@ -321,11 +365,14 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
   out.iterations = iterations_of(plan, options.iterations);
   TRY(check_numbers(plan, out.iterations));
   TRY(check_rates(plan, options.rates));
-  out.schedule = TRY(all ? schedule::build(plan) : schedule::build(plan, sample->replicas));
-  graph::Graphs once = all ? schedule::to_graph(plan, out.schedule)
-                           : schedule::to_graph(plan, out.schedule, sample->replicas);
-  size_t nodes = 0;
-  for (const graph::Graph& graph : once) nodes += graph.nodes.size();
+  out.schedule = TRY(sample.all ? schedule::build(plan) : schedule::build(plan, sample.replicas));
+  graph::Graphs once = sample.all ? schedule::to_graph(plan, out.schedule)
+                                  : schedule::to_graph(plan, out.schedule, sample.replicas);
+  size_t nodes = 0;  // in the Trace: those of all pipelines, if it has all
+  for (const int32_t like : options.alike == Alike::kOnce ? sample.replicas : sample.like) {
+    for (int32_t rank = like; rank < std::ssize(once); rank += plan.replicas())
+      nodes += once[static_cast<size_t>(rank)].nodes.size();
+  }
   if (static_cast<double>(nodes) * static_cast<double>(out.iterations) >
       static_cast<double>(schedule::kActionsMax)) {
     return unusable(fmt::format("iterations = {}: {} actions each are too many to simulate",
@@ -339,8 +386,8 @@ Result<Played> play(const plan::Plan& plan, const Options& options,
       repeat(std::move(once), out.iterations, [&](const graph::Node& node, int64_t iteration) {
         return calendar.leaves_out(node, iteration);
       });
-  if (!all) {
-    out.execution = interpret_sound(out.graphs, sample->channels);
+  if (!sample.all) {
+    out.execution = interpret_sound(out.graphs, sample.channels);
     return out;
   }
   Channels channels = options.rates.empty() ? channels_of(plan, out.schedule, out.graphs)
@@ -367,11 +414,16 @@ bool density_is_steered(const plan::Plan& plan, const Options& options) {
 }
 
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
-  const Played played = TRY(play(plan, options));
+  TRY(during(plan::validate(plan), "checking the Plan"));
+  const PipelineSample sample =
+      options.alike == Alike::kPlayed ? all_pipelines(plan) : one_of_each_kind(plan);
+  Played played = TRY(play(plan, options, sample));
   Simulation out;
-  out.trace.header = header_of(plan, played.execution);
+  out.trace.header = header_of(plan, sample, options.alike, played.execution);
   out.trace.intervals =
       intervals_of(plan, played.graphs, played.execution, Passes::kWithWhatTheyCommunicate);
+  played.graphs = {};
+  if (options.alike == Alike::kDrawn) add_equal_ones(plan, sample, out.trace.intervals);
   out.trace.records = played.records;
   if (!played.densities.empty()) add_capacities(plan, options.rates, out.trace);
   out.decisions = played.decisions;
@@ -382,14 +434,14 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   out.iterations = played.iterations;
   out.events = played.execution.events;
   out.fingerprint = played.execution.fingerprint;
-  out.peak_memory = schedule::peak_memory(plan, played.schedule);
+  out.peak_memory = of_all_ranks(plan, sample, schedule::peak_memory(plan, played.schedule));
   return out;
 }
 
 namespace {
 
 Result<SimDuration> iteration_time(const plan::Plan& plan, const PipelineSample& sample) {
-  const Played played = TRY(play(plan, {}, &sample));
+  const Played played = TRY(play(plan, {.alike = Alike::kOnce}, sample));
   trace::Trace trace;
   trace.header.overlaps = plan.exchange_overlaps();
   trace.header.cycle = schedule::cycle_of(plan);

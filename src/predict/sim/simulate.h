@@ -26,6 +26,13 @@ namespace tombolo::sim {
 // waits for no gradients, the last one for nobody, and the median is that of the others.
 inline constexpr int64_t kOverlappingMin = 4;
 
+// Pipelines that run alike (equal_pipelines.h): of a thousand of them one tells what all do, to the nanosecond.
+enum class Alike {
+  kDrawn,   // one of each kind is simulated; the Trace has all
+  kOnce,    // the Trace has these alone; its labels say for how many ranks each stands (stands_for)
+  kPlayed,  // every one is simulated: what tests hold the others against
+};
+
 struct Options {
   int64_t iterations = 1;  // a rank begins the next one when its update is done
   // Of plan.cluster.wan, in its order: traces that the node pairs of a link follow from the beginning of
@@ -34,17 +41,18 @@ struct Options {
   // The density changes as in a run (density_steering.h), where the Plan lets it; else it stays that of the
   // first iteration.
   bool steers_density = false;
+  Alike alike = Alike::kDrawn;
 };
 
 struct Simulation {
   trace::Trace trace;     // normalized; header.command and header.version are left to the caller
   SimDuration iteration;  // median over the iterations (trace::iteration_times)
-  trace::Breakdown breakdown;  // of the trace
+  trace::Breakdown breakdown;  // of the trace: its rows of the ranks there, all else of all ranks
   int64_t iterations =
-      0;  // in the trace: those asked for, or more where they overlap, or take turns
-  uint64_t events = 0;
+      0;                // in the trace: those asked for, or more where they overlap, or take turns
+  uint64_t events = 0;  // of what was simulated: see Alike
   std::string fingerprint;         // of the order of events; also in the trace's header
-  std::vector<Bytes> peak_memory;  // per rank: state, and activations in flight
+  std::vector<Bytes> peak_memory;  // per rank, of all: state, and activations in flight
   // Where the density is steered. The Trace has the records "density", with the reasons, and "line_rate", as a
   // run's (steer/tune/decision_records.h); and of lines that follow a trace "line_capacity", bytes per second:
   // the mean of an iteration, of the slowest.

@@ -53,15 +53,8 @@ Route Resources::sum_of_gradients(int32_t rank) {
   const layout::Placement& here = plan_.ranks[static_cast<size_t>(rank)];
   const auto members = static_cast<double>(plan_.parallelism.data * plan_.parallelism.context);
   if (members == 1 || plan_.cost_source == CostSource::kStageTimes) return route;
-  if (plan_.replicas_lie_apart(here.stage)) return route;
-  // Those that sum with the first shard: the same part of every layer, of all contexts and
-  // replicas.
-  std::map<int64_t, double> on_node;
-  for (const int32_t replica : plan_.replicas_of(here.stage)) {
-    for (int64_t c = 0; c < plan_.parallelism.context; ++c) {
-      on_node[plan_.place_of(replica, c * plan_.parallelism.tensor_at(here.stage)).node] += 1;
-    }
-  }
+  const std::map<int64_t, double>& on_node = who_sums(here.stage);
+  if (on_node.empty()) return route;
   const double beside = on_node.at(here.node);
   const auto nodes = static_cast<double>(on_node.size());
   const double shards = static_cast<double>(here.shards) * (plan_.parallelism.zero > 0 ? 1 : 2);
@@ -76,6 +69,20 @@ Route Resources::sum_of_gradients(int32_t rank) {
     add_use(route, port(ResourceKind::kNetworkIn, rank), outside);
   }
   return route;
+}
+
+// Those that sum with the first shard, by node: the same part of every layer, of all contexts and
+// replicas. None where replicas lie apart.
+const std::map<int64_t, double>& Resources::who_sums(int32_t stage) {
+  const auto [entry, fresh] = summing_.try_emplace(stage);
+  std::map<int64_t, double>& on_node = entry->second;
+  if (!fresh || plan_.replicas_lie_apart(stage)) return on_node;
+  for (const int32_t replica : plan_.replicas_of(stage)) {
+    for (int64_t c = 0; c < plan_.parallelism.context; ++c) {
+      on_node[plan_.place_of(replica, c * plan_.parallelism.tensor_at(stage)).node] += 1;
+    }
+  }
+  return on_node;
 }
 
 void Resources::cross_wan(int32_t from, int32_t to, double share, Route& route) {

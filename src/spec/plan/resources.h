@@ -79,10 +79,12 @@ class Resources {
   void cross_wan(int32_t from, int32_t to, double share, Route& route);
   uint32_t find(const Key& key, std::string name, BytesPerSecond capacity);
   int64_t index_of(const std::string& datacenter) const;
+  const std::map<int64_t, double>& who_sums(int32_t stage);
 
   const Plan& plan_;
   std::vector<Resource> all_;
   std::map<Key, uint32_t> numbers_;
+  std::map<int32_t, std::map<int64_t, double>> summing_;  // who_sums, by stage
 };
 
 }  // namespace tombolo::plan

@@ -140,15 +140,20 @@ class Replay {
 }  // namespace
 
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule) {
-  CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
-        schedule.ranks.size(), plan.ranks.size());
   const PipelineShape shape = shape_of(plan);
+  const auto positions = static_cast<size_t>(shape.positions());
+  const size_t pipelines = schedule.ranks.size() / positions;
+  const bool all = schedule.ranks.size() == plan.ranks.size();
+  CHECK(all || (pipelines * positions == schedule.ranks.size() && !plan.exchanges_gradients()),
+        "a schedule for {} ranks and a Plan for {}", schedule.ranks.size(), plan.ranks.size());
   std::vector<Bytes> peaks;
   const std::vector<Pair> none;
-  for (size_t r = 0; r < plan.ranks.size(); ++r) {
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) {
+    // Where pipelines are left out, none keeps anything for an exchange: what stands is the position's.
+    const size_t rank = all ? r : r / pipelines * static_cast<size_t>(shape.replicas);
     Replay replay(plan, schedule.pairs.empty() ? none : schedule.pairs[r]);
     for (const action::Action& action : schedule.ranks[r]) replay.act(action);
-    peaks.push_back(standing_of(plan, shape, r).total() + replay.peak());
+    peaks.push_back(standing_of(plan, shape, rank).total() + replay.peak());
   }
   return peaks;
 }

@@ -186,7 +186,8 @@ int64_t message_tag(const action::Action& action);
 std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 
 // Bytes at the peak, of a device of each rank: state, activations of the microbatches in flight,
-// the largest workspace of its stages, and [prefill].memory. A pair takes and frees activations layer
+// the largest workspace of its stages, and [prefill].memory. Of a schedule of some pipelines alone, of
+// their ranks as it numbers them. A pair takes and frees activations layer
 // by layer, so that it needs those of a layer on top and not those of a stage.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 

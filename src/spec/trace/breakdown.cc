@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/check.h"
 
 namespace tombolo::trace {
 namespace {
+
+Parts of_all(const Parts& parts, int64_t n) {
+  return {parts.compute * n, parts.exposed_communication * n, parts.idle * n};
+}
 
 using Spans = std::vector<std::pair<SimTime, SimTime>>;
 
@@ -175,26 +178,29 @@ SimDuration TimeSet::measure_outside(const TimeSet& other) const {
 }
 
 Breakdown breakdown(const Trace& trace) {
-  std::set<int32_t> ranks;
-  for (const RankLabel& label : trace.header.ranks) ranks.insert(label.rank);
+  std::map<int32_t, int64_t> ranks;  // and how many each stands for
+  for (const RankLabel& label : trace.header.ranks) ranks[label.rank] = label.stands_for;
   for (const Interval& interval : trace.intervals) {
     if (interval.iteration <= 0) continue;
-    ranks.insert(interval.rank);
-    if (interval.lane != Lane::kCompute && interval.peer >= 0) ranks.insert(interval.peer);
+    ranks.try_emplace(interval.rank, 1);
+    if (interval.lane != Lane::kCompute && interval.peer >= 0) ranks.try_emplace(interval.peer, 1);
   }
   Breakdown out;
   SimDuration prompts;
+  int64_t rows = 0;  // of all ranks
   const std::vector<IterationTime> times = iteration_times(trace);
   BusyRanks busy = busy_ranks(trace, times);
   for (const IterationTime& time : times) {
-    for (const int32_t rank : ranks) {
-      out.rows.push_back(row_of(time, rank, std::move(busy[{time.iteration, rank}])));
-      out.sum += out.rows.back().parts;
-      prompts += out.rows.back().prompts();
+    for (const auto& [rank, stands_for] : ranks) {
+      const RankParts& row =
+          out.rows.emplace_back(row_of(time, rank, std::move(busy[{time.iteration, rank}])));
+      out.sum += of_all(row.parts, stands_for);
+      out.exposed_exchange += row.exposed_exchange * stands_for;
+      prompts += row.prompts() * stands_for;
+      rows += stands_for;
     }
   }
-  for (const RankParts& row : out.rows) out.exposed_exchange += row.exposed_exchange;
-  if (!out.rows.empty()) out.exposed_exchange.ns /= std::ssize(out.rows);
+  if (rows > 0) out.exposed_exchange.ns /= rows;
   if (out.sum.total().ns > 0) {
     out.utilization = seconds(out.sum.compute) / seconds(out.sum.total());
     out.utilization_with_prompts = seconds(out.sum.compute + prompts) / seconds(out.sum.total());

@@ -55,7 +55,7 @@ struct WanUse {
 };
 
 struct Breakdown {
-  std::vector<RankParts> rows;  // by iteration, then rank
+  std::vector<RankParts> rows;  // by iteration, then rank in the Trace
   Parts sum;                    // over all ranks and iterations
   // Of a rank in an iteration, the mean: computing nothing while gradients of its stages are summed.
   SimDuration exposed_exchange;
@@ -64,7 +64,8 @@ struct Breakdown {
   std::vector<WanUse> wan;              // by (from, to); needs the header's rank labels
 };
 
-// Ranks are those of the header and those with intervals. Cost: O(n log n) in the intervals.
+// Ranks are those of the header and those with intervals. One that stands for others (RankLabel) has one
+// row and counts for all of them in what is of all ranks. Cost: O(n log n) in the intervals.
 Breakdown breakdown(const Trace& trace);
 
 // Half-open spans of time as a set: sorted, disjoint, not touching.

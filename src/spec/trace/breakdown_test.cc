@@ -197,6 +197,24 @@ TEST(Breakdown, IterationsStandApart) {
   EXPECT_EQ(result.rows[3].parts, parts(0, 0, 4));
 }
 
+// As by_hand, with a third and a fourth rank that do what the second one does.
+TEST(Breakdown, ARankCountsForAllThatItStandsFor) {
+  Trace trace = by_hand();
+  trace.header.ranks[1].stands_for = 3;
+  trace.intervals.push_back({.lane = Lane::kCollective,
+                             .rank = 1,
+                             .action = {action::ActionKind::kReduceGradients, 1, -1},
+                             .iteration = 1,
+                             .start = {26},
+                             .end = {30}});
+  const Breakdown result = breakdown(trace);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[1].parts, parts(8, 17, 5));
+  EXPECT_EQ(result.sum, parts(15 + 3 * 8, 8 + 3 * 17, 7 + 3 * 5));
+  EXPECT_EQ(result.exposed_exchange.ns, 3 * 4 / 4);
+  EXPECT_DOUBLE_EQ(result.utilization, 39.0 / 120.0);
+}
+
 TEST(Breakdown, OfNothingIsNothing) {
   const Breakdown result = breakdown({});
   EXPECT_TRUE(result.rows.empty());

@@ -31,7 +31,7 @@ Result<sim::Simulation> simulate_folded(const plan::Job& job,
     return unusable(fmt::format("{:.3g} passes are too many to play here", passes),
                     "tombolo plan --out job.toml, and tombolo simulate --policy best");
   }
-  return sim::simulate(plan);
+  return sim::simulate(plan, {.alike = sim::Alike::kOnce});
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ Result<ChosenPolicy> adjust(const plan::Plan& plan, const std::string& trace_fil
   chosen.plan = chosen.best->plan;
   const ScheduleCandidate& incumbent = chosen.best->candidates[*chosen.best->incumbent_index];
   chosen.adjustment = Adjustment{schedule_search::slowest(measured, planned),
-                                 TRY(sim::simulate(before)).iteration, *incumbent.iteration};
+                                 TRY(sim::iteration_time(before)), *incumbent.iteration};
   return chosen;
 }
 

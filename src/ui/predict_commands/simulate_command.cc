@@ -238,7 +238,9 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                                      : TRY(choose_policy(options));
   if (as_it_stands && options.strands) chosen = TRY(with_strands(options, std::move(chosen.plan)));
   const plan::Plan& plan = chosen.plan;
-  const sim::Options simulated = TRY(read_over_time(options, plan));
+  sim::Options simulated = TRY(read_over_time(options, plan));
+  const bool draws = !options.out.empty() || options.check || (options.ascii && !options.json);
+  simulated.alike = draws ? sim::Alike::kDrawn : sim::Alike::kOnce;
   const bool over_time = is_over_time(plan, simulated);
   std::string line = simulate_command_line(options);
   if (over_time) line += fmt::format(" --iterations {}", options.iterations);
