@@ -130,6 +130,8 @@ class AstraCollectives : public MessageEnds {
     SharedPhase* shared = nullptr;
     int32_t first_rank = 0;  // of member 0, where members lie along a dimension
     int32_t group = -1;
+    int32_t alone = -1;  // the member that plays it for its class; -1: all do
+    int64_t sent = 0;    // by that one
     int32_t begun = 0, known = 0, over = 0;
     int64_t in_flight = 0;  // messages
     // Between two members: messages that nobody asked for yet, or requests ahead of them.
@@ -146,6 +148,12 @@ class AstraCollectives : public MessageEnds {
   void begin_phase(uint32_t chunk);
   // The phase that a chunk takes part in, and as which member; the first to come opens it.
   uint32_t running_phase(uint32_t chunk, int32_t& member);
+  uint32_t open(SharedPhase* shared, int32_t first_rank, int32_t group);
+  struct Seat {
+    int32_t member = 0, first_rank = 0;
+  };
+  // In this group, which is the chunk's own or simulated for it.
+  Seat seat_of(const Chunk& chunk, int32_t group) const;
   int32_t rank_of(const RunningPhase& running, int32_t member) const;
   network::PhaseCosts costs_of(const RunningPhase& running) const;
   SimDuration bus_of(const SharedPhase& shared) const;
@@ -159,7 +167,9 @@ class AstraCollectives : public MessageEnds {
   void begin_for_class(uint32_t chunk);
   void chunk_end_known(uint32_t chunk);
   // Message by message.
-  void send_in_phase(const PhaseMessage& message, int64_t bytes);
+  void play_for_class(uint32_t chunk);
+  MessageCause cause_of(const RunningPhase& running) const;
+  void send_in_phase(PhaseMessage message, int64_t bytes);
   void asked_in_phase(const PhaseMessage& request);
   void forget_if_over(uint32_t running);
   // The driver of a phase that is played message by message (network/phase_state.h).

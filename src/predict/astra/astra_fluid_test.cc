@@ -196,7 +196,7 @@ TEST(AstraFluid, AnswersDoNotHangOnTheNumbersOfRanks) {
 TEST(FluidLinks, MessagesGoSomewhere) {
   const auto topology = *network::Topology::create({{network::Block::kRing, 4, 50, 500}});
   FluidLinks links(topology);
-  EXPECT_DEATH(links.start(SimTime{0}, 0, 3, 3, 100), "NPU 3 sends to itself");
+  EXPECT_DEATH(links.start(SimTime{0}, 0, 3, 3, 100, {}), "NPU 3 sends to itself");
 }
 
 }  // namespace

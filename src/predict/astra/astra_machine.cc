@@ -21,8 +21,10 @@ bool reaches_memory(const RankPrograms& workload) {
 MachineOptions checked(const network::Topology& topology, const RankPrograms& workload,
                        MachineOptions options) {
   const bool by_formula = !options.own_law && options.law == NetworkLaw::kAnalytical;
-  CHECK(!options.classes || (options.whole_phases && !options.rendezvous && by_formula),
-        "classes need whole phases under the law analytical");
+  const bool as_fluid = !options.own_law && options.law == NetworkLaw::kFluid;
+  CHECK(!options.classes ||
+            (!options.rendezvous && (as_fluid || (by_formula && options.whole_phases))),
+        "classes need whole phases under the law analytical, or the law fluid");
   CHECK(!options.classes || !options.memory || !options.memory->shared(),
         "ranks that share a memory do not end together");
   CHECK(workload.programs.size() == static_cast<size_t>(topology.npus()), "{} programs for {} NPUs",

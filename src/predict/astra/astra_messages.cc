@@ -18,9 +18,10 @@ AstraMessages::AstraMessages(Common& common)
     : MessageRun(common.queue, static_cast<uint32_t>(MachineEvent::kLawOfMessage),
                  !common.options.observers.empty()),
       common_(common),
-      law_(common.options.own_law ? common.options.own_law(*common.topology, *this)
-                                  : make_message_law(common.options.law, *common.topology,
-                                                     hierarchical(*common.settings), *this)),
+      law_(common.options.own_law
+               ? common.options.own_law(*common.topology, *this)
+               : make_message_law(common.options.law, *common.topology,
+                                  hierarchical(*common.settings), common.options.classes, *this)),
       settles_(law_->settles()) {}
 
 size_t AstraMessages::MailHash::operator()(const Mail& mail) const {
@@ -91,7 +92,7 @@ void AstraMessages::met(const Party& receiver) const {
 
 void AstraMessages::carry(uint32_t id) {
   const Message& message = messages_[id];
-  law_->send({id, message.from, message.to, message.bytes});
+  law_->send({id, message.from, message.to, message.bytes, message.phase.cause});
 }
 
 // Where phases are worked out as a whole observers hear of no message of any.
@@ -113,6 +114,8 @@ void AstraMessages::passes(uint32_t id, const Passage& passage) {
   told.end = passage.end;
   for (AstraObserver* observer : common_.options.observers) observer->message_passes(told);
 }
+
+void AstraMessages::stands_for_itself(uint32_t /*message*/) { common_.apart = true; }
 
 // The sender hears of it first, then the receiver if it has asked.
 void AstraMessages::arrived(uint32_t id) {

@@ -105,6 +105,7 @@ class AstraMessages : private MessageRun {
   void carry(uint32_t message);  // hands it to the law
   void arrived(uint32_t message) override;
   void passes(uint32_t message, const Passage& passage) override;
+  void stands_for_itself(uint32_t message) override;
   void tell(const Party& party);
 
   Common& common_;

@@ -52,35 +52,38 @@ network::PhaseCosts AstraCollectives::costs_of(const RunningPhase& running) cons
   return costs;
 }
 
+AstraCollectives::Seat AstraCollectives::seat_of(const Chunk& chunk, int32_t group) const {
+  const SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  if (shared.any_ranks) {
+    return {
+        workload_->groups[static_cast<size_t>(chunk.group)].position(common_.npu_of(chunk.rank)),
+        workload_->groups[static_cast<size_t>(group)].ranks[0]};
+  }
+  if (shared.whole) return {chunk.rank, 0};
+  // Along a dimension.
+  int32_t npu = common_.npu_of(chunk.rank);
+  int32_t first = 0;  // place
+  if (group >= 0) {
+    const auto& groups = workload_->groups;
+    const Group& played = groups[static_cast<size_t>(group)];
+    if (group != chunk.group) {
+      const int32_t position = groups[static_cast<size_t>(chunk.group)].position(npu);
+      npu = played.ranks[static_cast<size_t>(position)];
+    }
+    first = topology_->coordinate(played.lowest(), shared.dimension);
+  }
+  const int32_t place = topology_->coordinate(npu, shared.dimension) - first;
+  return {shared.member_at(place), npu - place * topology_->stride(shared.dimension)};
+}
+
 uint32_t AstraCollectives::running_phase(uint32_t id, int32_t& member) {
   const Chunk& chunk = chunks_[id];
   const auto p = static_cast<size_t>(chunk.phase);
   SharedPhase* shared = chunk.plan->phases[p].shared;
-  int32_t first_rank = 0;
   const int32_t group = common_.group_stand_in(chunk.group);
-  if (shared->any_ranks) {
-    member =
-        workload_->groups[static_cast<size_t>(chunk.group)].position(common_.npu_of(chunk.rank));
-    first_rank = workload_->groups[static_cast<size_t>(group)].ranks[0];
-  } else if (shared->whole) {
-    member = chunk.rank;
-  } else {
-    // Along a dimension, in the group that is simulated for its own.
-    int32_t npu = common_.npu_of(chunk.rank);
-    int32_t first = 0;  // place
-    if (group >= 0) {
-      const auto& groups = workload_->groups;
-      const Group& played = groups[static_cast<size_t>(group)];
-      if (group != chunk.group) {
-        const int32_t position = groups[static_cast<size_t>(chunk.group)].position(npu);
-        npu = played.ranks[static_cast<size_t>(position)];
-      }
-      first = topology_->coordinate(played.lowest(), shared->dimension);
-    }
-    const int32_t place = topology_->coordinate(npu, shared->dimension) - first;
-    member = shared->member_at(place);
-    first_rank = npu - place * topology_->stride(shared->dimension);
-  }
+  const Seat seat = seat_of(chunk, group);
+  const int32_t first_rank = seat.first_rank;
+  member = seat.member;
   const PhaseKey key{static_cast<uint64_t>(group + 1) << 32 | chunk.number,
                      static_cast<uint64_t>(p) << 32 | static_cast<uint32_t>(first_rank)};
   const auto [place, opened] = running_by_key_.try_emplace(key, 0);
@@ -96,36 +99,47 @@ uint32_t AstraCollectives::running_phase(uint32_t id, int32_t& member) {
     }
     return place->second;
   }
-  if (free_running_.empty()) {
-    free_running_.push_back(static_cast<uint32_t>(running_.size()));
-    running_.emplace_back();
-  }
-  place->second = free_running_.back();
-  free_running_.pop_back();
+  place->second = open(shared, first_rank, group);
   RunningPhase& running = running_[place->second];
   running.key = key;
-  running.shared = shared;
-  running.first_rank = first_rank;
-  running.group = group;
-  running.begun = running.known = running.over = 0;
-  running.in_flight = 0;
-  running.meetings.clear();
   running.chunks.assign(static_cast<size_t>(shared->phase.members()), kNone);
   if (common_.options.whole_phases && !shared->phase.may_end_early()) {
     running.times.resize(running.chunks.size());
     return place->second;
   }
-  // Members are played by their NPUs, and some of a class may be over before others.
-  common_.apart = common_.apart || common_.options.classes != nullptr;
+  // Members are played by their NPUs. Where no other phase is, some of a class may be over before
+  // others.
+  common_.apart =
+      common_.apart || (common_.options.classes != nullptr && common_.options.whole_phases);
   running.state = std::make_unique<network::PhaseState>(shared->phase);
   return place->second;
+}
+
+// A phase of which nobody has begun.
+uint32_t AstraCollectives::open(SharedPhase* shared, int32_t first_rank, int32_t group) {
+  if (free_running_.empty()) {
+    free_running_.push_back(static_cast<uint32_t>(running_.size()));
+    running_.emplace_back();
+  }
+  const uint32_t id = free_running_.back();
+  free_running_.pop_back();
+  RunningPhase& running = running_[id];
+  running.shared = shared;
+  running.first_rank = first_rank;
+  running.group = group;
+  running.alone = -1;
+  running.sent = 0;
+  running.begun = running.known = running.over = 0;
+  running.in_flight = 0;
+  running.meetings.clear();
+  return id;
 }
 
 void AstraCollectives::begin_phase(uint32_t chunk) {
   if (chunks_[chunk].plan == &custom_plan_) return begin_custom(chunk);
   if (!common_.options.observers.empty()) tell_phase(chunk);
   if (common_.options.classes != nullptr && common_.group_stand_in(chunks_[chunk].group) < 0) {
-    return begin_for_class(chunk);
+    return common_.options.whole_phases ? begin_for_class(chunk) : play_for_class(chunk);
   }
   int32_t member = 0;
   const uint32_t id = running_phase(chunk, member);
@@ -232,8 +246,39 @@ void AstraCollectives::end_known(uint32_t id, int32_t member) {
 
 // Message by message.
 
+// By one rank for its class: all members do at once whatever it does, so that what it waits for is
+// there when what it sent is.
+void AstraCollectives::play_for_class(uint32_t id) {
+  const Chunk& chunk = chunks_[id];
+  SharedPhase* shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  if (shared->whole || !shared->phase.symmetric()) {
+    common_.apart = true;
+    return;
+  }
+  const Seat seat = seat_of(chunk, chunk.group);
+  const uint32_t opened = open(shared, seat.first_rank, chunk.group);
+  RunningPhase& running = running_[opened];
+  running.key = {.chunk = UINT64_MAX, .member = opened};  // nobody else looks for it
+  running.alone = seat.member;
+  running.chunks.assign(1, id);
+  running.state = std::make_unique<network::PhaseState>(
+      network::PhaseState::of_one(shared->phase, seat.member));
+  Player player{*this, opened};
+  running.state->start(seat.member, player);
+}
+
+// What a law needs to know where one member sends for all.
+MessageCause AstraCollectives::cause_of(const RunningPhase& running) const {
+  const SharedPhase& shared = *running.shared;
+  const network::Algorithm algorithm = shared.phase.spec().choice.algorithm;
+  return {.group = running.group,
+          .turns =
+              running.alone >= 0 && !shared.any_ranks && shared.places.empty() &&
+              (algorithm == network::Algorithm::kRing || algorithm == network::Algorithm::kDirect)};
+}
+
 void AstraCollectives::Player::send(int32_t from, int32_t to, int64_t bytes) {
-  const PhaseMessage message{running, from, to, false};
+  PhaseMessage message{running, from, to, false};
   if (!collectives.common_.options.rendezvous) return collectives.send_in_phase(message, bytes);
   RunningPhase& phase = collectives.running_[running];
   RunningPhase::Meeting& meeting = phase.meetings[{from, to}];
@@ -242,6 +287,7 @@ void AstraCollectives::Player::send(int32_t from, int32_t to, int64_t bytes) {
   // sender's own request, which it makes now, takes the link before the message.
   --meeting.asked_for;
   ++phase.in_flight;
+  message.cause = collectives.cause_of(phase);
   collectives.messages_.send_in_phase_soon(message, collectives.rank_of(phase, from),
                                            collectives.rank_of(phase, to), bytes);
 }
@@ -251,10 +297,17 @@ void AstraCollectives::Player::asks(int32_t member, int32_t source) {
   collectives.send_in_phase({running, member, source, true}, AstraMessages::kRequest);
 }
 
-void AstraCollectives::send_in_phase(const PhaseMessage& message, int64_t bytes) {
+void AstraCollectives::send_in_phase(PhaseMessage message, int64_t bytes) {
   RunningPhase& phase = running_[message.phase];
   ++phase.in_flight;
-  messages_.send_in_phase(message, rank_of(phase, message.from), rank_of(phase, message.to), bytes);
+  const int32_t from = rank_of(phase, message.from);
+  const int32_t to = rank_of(phase, message.to);
+  if (phase.alone >= 0) {  // it stands for the one that comes back
+    message.from = phase.shared->phase.from(phase.alone, phase.sent++);
+    message.to = phase.alone;
+  }
+  message.cause = cause_of(phase);
+  messages_.send_in_phase(message, from, to, bytes);
 }
 
 void AstraCollectives::phase_message_over(const PhaseMessage& message) {
@@ -281,7 +334,7 @@ void AstraCollectives::asked_in_phase(const PhaseMessage& request) {
 void AstraCollectives::Player::insert(int32_t member, int64_t bytes, bool reduces) {
   Common& common = collectives.common_;
   const RunningPhase& phase = collectives.running_[running];
-  common.set_alarm(collectives.rank_of(phase, member),
+  common.set_alarm(common.stand_in(collectives.rank_of(phase, member)),
                    common.now() + collectives.bus_of(*phase.shared),
                    reduces ? MachineAlarm::kBusDone : MachineAlarm::kMessageReady, running,
                    static_cast<uint32_t>(member), bytes);
@@ -296,12 +349,12 @@ void AstraCollectives::Player::receive_later(int32_t member) {
 void AstraCollectives::Player::over(int32_t member) {
   RunningPhase& phase = collectives.running_[running];
   ++phase.over;
-  collectives.proceed(phase.chunks[static_cast<size_t>(member)]);
+  collectives.proceed(phase.chunks[phase.alone >= 0 ? 0 : static_cast<size_t>(member)]);
 }
 
 void AstraCollectives::forget_if_over(uint32_t id) {
   RunningPhase& running = running_[id];
-  if (running.state == nullptr || running.over < running.shared->phase.members() ||
+  if (running.state == nullptr || running.over < std::ssize(running.chunks) ||
       running.in_flight > 0) {
     return;
   }

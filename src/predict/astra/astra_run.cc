@@ -78,9 +78,12 @@ SimTime AstraAnswer::finish() const {
   return last;
 }
 
-std::string why_not_classes(const MachineOptions& machine) {
-  const bool by_formula = !machine.own_law && machine.law == NetworkLaw::kAnalytical;
-  if (!by_formula || !machine.whole_phases || machine.rendezvous) {
+std::string why_not_classes(const MachineOptions& machine, const SystemSettings& settings) {
+  // Distances between ranks count as far as `analytical` looks: of groups as rings in one dimension
+  // alone.
+  const bool as_fluid = machine.law == NetworkLaw::kFluid && hierarchical(settings);
+  const bool as_wholes = machine.law == NetworkLaw::kAnalytical && machine.whole_phases;
+  if (machine.own_law || machine.rendezvous || !(as_fluid || as_wholes)) {
     return "every message is played";
   }
   if (machine.memory != nullptr && machine.memory->shared()) {
@@ -113,7 +116,7 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
                               bool collapse) {
   TRY(check_law(topology, machine));
   TRY(check(workload, settings, machine));
-  if (collapse && why_not_classes(machine).empty()) {
+  if (collapse && why_not_classes(machine, settings).empty()) {
     if (auto classes = find_classes(workload, topology, settings)) {
       auto some = run_classes(topology, settings, workload, machine, std::move(*classes));
       if (some && *some) return std::move(**some);

@@ -59,7 +59,7 @@ Result<AstraSystem> make_astra_system(network::Topology topology, SystemSettings
                                       const AstraOptions& options);
 
 // Why every rank has to be simulated, whatever the workload; empty: one of each class may do.
-std::string why_not_classes(const MachineOptions& machine);
+std::string why_not_classes(const MachineOptions& machine, const SystemSettings& settings);
 
 // By one rank of each class; nothing where members of a phase do not end together, so that this
 // would not be exact.

@@ -34,9 +34,10 @@ struct MachineOptions {
   NetworkLaw law = NetworkLaw::kAnalytical;
   MessageLawMaker own_law = {};  // instead of `law`; plays every message
   int32_t queues_per_dimension = 1;
-  bool rendezvous = false;               // messages leave when asked for; plays every message
-  bool whole_phases = true;              // off: play every message under `analytical` too
-  const RankClasses* classes = nullptr;  // simulate one rank of each; needs whole_phases
+  bool rendezvous = false;   // messages leave when asked for; plays every message
+  bool whole_phases = true;  // off: play every message under `analytical` too
+  // Simulate one rank of each; under `analytical` with whole_phases, or under `fluid`.
+  const RankClasses* classes = nullptr;
   const network::ExpandedMemory* memory = nullptr;  // remote, outlives the machine; null: none
   std::vector<AstraObserver*> observers;            // told of everything; outlive the machine
 };
@@ -79,6 +80,7 @@ struct PhaseMessage {
   uint32_t phase = 0;        // the collectives' own number
   int32_t from = 0, to = 0;  // members
   bool asks = false;         // with a rendezvous: for a message from `to`
+  MessageCause cause = {};
 };
 
 // Collectives hear of their messages.
@@ -101,7 +103,8 @@ struct Common {
   NodeEnds* nodes = nullptr;  // both set when all parts are there
   MessageEnds* collectives = nullptr;
   std::optional<Error> error = {};  // the first; stops the run
-  // Classes were simulated, and members of a phase do not end together: stops the run, too.
+  // Classes were simulated, and members of a phase do not end together, or messages do not stand for
+  // those of their class: stops the run, too.
   bool apart = false;
 
   Common(const network::Topology& of_topology, const SystemSettings& of_settings,

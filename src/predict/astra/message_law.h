@@ -62,6 +62,10 @@ class MessageRun {
   bool watched() const { return watched_; }
   virtual void passes(uint32_t message, const Passage& passage) = 0;
 
+  // Of each class of ranks one is simulated, and its message does not stand for those of the others:
+  // all of it was in vain. Only of laws that are given classes (message_laws.h).
+  virtual void stands_for_itself(uint32_t message) = 0;
+
  protected:
   // Events of a law are of kinds first_kind and the one above.
   MessageRun(engine::EventQueue& queue, uint32_t first_kind, bool watched)
@@ -74,12 +78,19 @@ class MessageRun {
   bool watched_;
 };
 
+// Why a message is sent.
+struct MessageCause {
+  int32_t group = -2;  // whose collective sends it, -1: that of all NPUs; -2: a node does
+  bool turns = false;  // with classes: all NPUs of a ring send so far ahead at once
+};
+
 class MessageLaw {
  public:
   struct Message {
     uint32_t id = 0;           // its own until it has arrived; numbers are small, and used again
     int32_t from = 0, to = 0;  // NPUs, not the same
     int64_t bytes = 0;
+    MessageCause cause = {};
   };
 
   explicit MessageLaw(MessageRun& run) : run_(run) {}  // which outlives the law

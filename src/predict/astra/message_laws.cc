@@ -114,12 +114,15 @@ class CongestionLaw final : public MessageLaw {
 // A message takes its whole route at once, at the rate that others leave it (fluid_links.h).
 class FluidLaw final : public MessageLaw {
  public:
-  FluidLaw(const network::Topology& topology, MessageRun& run)
-      : MessageLaw(run), routes_(topology), links_(topology) {}
+  FluidLaw(const network::Topology& topology, const RankClasses* classes, MessageRun& run)
+      : MessageLaw(run), routes_(topology), links_(topology, classes) {}
 
   void send(const Message& message) override {
     at(under_way_, message.id) = {message.from, message.to, run_.now()};
-    links_.start(run_.now(), message.id, message.from, message.to, message.bytes);
+    if (!links_.start(run_.now(), message.id, message.from, message.to, message.bytes,
+                      message.cause)) {
+      run_.stands_for_itself(message.id);
+    }
   }
 
   void woken(About /*about*/, uint64_t which) override {
@@ -166,14 +169,15 @@ class FluidLaw final : public MessageLaw {
 }  // namespace
 
 std::unique_ptr<MessageLaw> make_message_law(NetworkLaw law, const network::Topology& topology,
-                                             bool through_all, MessageRun& run) {
+                                             bool through_all, const RankClasses* classes,
+                                             MessageRun& run) {
   switch (law) {
     case NetworkLaw::kAnalytical:
       return std::make_unique<AnalyticalLaw>(topology, through_all, run);
     case NetworkLaw::kCongestion:
       return std::make_unique<CongestionLaw>(topology, run);
     case NetworkLaw::kFluid:
-      return std::make_unique<FluidLaw>(topology, run);
+      return std::make_unique<FluidLaw>(topology, classes, run);
   }
   CHECK(false, "law {}", static_cast<int>(law));
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/fields.h"
+#include "predict/astra/astra_classes.h"
 #include "predict/astra/message_law.h"
 
 namespace tombolo::astra {
@@ -17,8 +18,10 @@ constexpr auto enum_names(NetworkLaw) {
 }
 
 // through_all: under `analytical` every dimension in which two NPUs differ counts, and not the first
-// alone. Topology and run outlive the law.
+// alone. classes: of ranks of which one each is simulated, or null; for `analytical` and `fluid`.
+// Topology, classes and run outlive the law.
 std::unique_ptr<MessageLaw> make_message_law(NetworkLaw law, const network::Topology& topology,
-                                             bool through_all, MessageRun& run);
+                                             bool through_all, const RankClasses* classes,
+                                             MessageRun& run);
 
 }  // namespace tombolo::astra

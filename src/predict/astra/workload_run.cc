@@ -94,7 +94,7 @@ class Run {
       out_.count.collectives += stage.collectives;
       out_.count.messages += stage.messages;
     }
-    out_.not_collapsed = why_not_classes(options_.machine);
+    out_.not_collapsed = why_not_classes(options_.machine, settings_);
     if (!out_.not_collapsed.empty()) return run_all();
     if (!options_.collapse) {
       out_.not_collapsed = "as asked for";
@@ -148,7 +148,9 @@ class Run {
     auto answer = TRY(
         astra::run_classes(topology_, settings_, programs, options_.machine, std::move(*classes)));
     if (!answer) {
-      out_.not_collapsed = "members of one class do not end a collective together";
+      out_.not_collapsed = options_.machine.law == NetworkLaw::kFluid
+                               ? "messages of ranks that are alike share links unlike one another"
+                               : "members of one class do not end a collective together";
       return false;
     }
     out_.answer = std::move(*answer);

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/file.h"
 #include "base/random.h"
+#include "predict/astra/astra_ledger.h"
 #include "predict/workload/dlrm.h"
 #include "spec/chakra/chakra.h"
 #include "support/folder_test.h"
@@ -186,6 +188,77 @@ TEST_F(WorkloadRun, ClassesAnswerWhatAllRanksAnswer) {
   EXPECT_GE(collapsed, 30);
   EXPECT_GE(by_place, 3);
   EXPECT_GE(full, 3);
+}
+
+// Algorithms whose members are alike, or not, on some dimensions.
+void rarer_algorithms(uint64_t seed, SystemSettings& settings) {
+  Random random = Random(seed).stream("algorithms");
+  constexpr const char* kRarer[] = {"halvingDoubling", "inSwitch", "doubleBinaryTree"};
+  if (random.below(3) > 0) return;
+  for (auto& [kind, choices] : settings.algorithms) {
+    if (kind == graph::CollectiveType::kAllToAll) continue;
+    for (network::AlgorithmChoice& choice : choices) {
+      if (random.below(2) == 0) choice = *network::parse_algorithm(kRarer[random.below(3)]);
+    }
+  }
+}
+
+// Shares are sums in another order.
+void expect_same_use(const std::vector<trace::DimensionUse>& all,
+                     const std::vector<trace::DimensionUse>& some) {
+  ASSERT_EQ(all.size(), some.size());
+  for (size_t d = 0; d < all.size(); ++d) {
+    EXPECT_EQ(all[d].bytes, some[d].bytes) << d;
+    EXPECT_EQ(all[d].bytes_max, some[d].bytes_max) << d;
+    EXPECT_NEAR(all[d].busy_mean, some[d].busy_mean, 1e-12 * all[d].busy_mean) << d;
+    EXPECT_NEAR(all[d].busy_max, some[d].busy_max, 1e-12 * all[d].busy_max) << d;
+  }
+}
+
+// The same of messages that share links: exact where one rank's messages stand for those of its class, and
+// otherwise every rank is simulated.
+TEST_F(WorkloadRun, ClassesShareLinksAsAllRanksDo) {
+  int collapsed = 0, over_rings = 0, with_tied_ends = 0, full = 0;
+  const auto is_ring = [](const network::Dimension& d) { return d.block == Block::kRing; };
+  for (uint64_t seed = 1; seed <= seeds(120, 2000); ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Drawn drawn = Draw(seed).all();
+    drawn.settings.groups = GroupShape::kHierarchical;
+    rarer_algorithms(seed, drawn.settings);
+    const auto workload =
+        workload::Workload::make(drawn.job, {.granularity = workload::Granularity::kStage});
+    ASSERT_TRUE(workload) << workload.error().text();
+    const auto topology = network::Topology::create(drawn.dimensions);
+    WorkloadRunOptions options;
+    options.machine.law = NetworkLaw::kFluid;
+    AstraLedger of_some, of_all;
+    options.machine.observers = {&of_some};
+    const auto some = run_workload(*workload, *topology, drawn.settings, options);
+    options.machine.observers = {&of_all};
+    options.collapse = false;
+    const auto all = run_workload(*workload, *topology, drawn.settings, options);
+    ASSERT_EQ(all.has_value(), some.has_value())
+        << (all ? some.error().text() : all.error().text());
+    if (!all) continue;
+    ASSERT_FALSE(all->answer.collapsed());
+    collapsed += some->answer.collapsed();
+    full += !some->answer.collapsed();
+    if (some->answer.collapsed()) {
+      over_rings += std::any_of(drawn.dimensions.begin(), drawn.dimensions.end(), is_ring);
+      with_tied_ends += drawn.job.model->tied_embeddings && drawn.job.parallelism.pipeline > 1;
+    }
+    for (int32_t r = 0; r < workload->ranks(); ++r) {
+      ASSERT_EQ(all->answer.rank(r).finish, some->answer.rank(r).finish) << "rank " << r;
+      ASSERT_EQ(all->answer.rank(r).communication.ns, some->answer.rank(r).communication.ns) << r;
+    }
+    EXPECT_EQ(of_all.exposed_mean(), of_some.exposed_mean());
+    EXPECT_EQ(of_all.bytes_sent(), of_some.bytes_sent());
+    expect_same_use(of_all.dimensions(), of_some.dimensions());
+  }
+  EXPECT_GE(collapsed, 40);
+  EXPECT_GE(over_rings, 5);
+  EXPECT_GE(with_tied_ends, 5);
+  EXPECT_GE(full, 10);
 }
 
 // Tensor groups of four on rows of three: some lie in one row, others in two.

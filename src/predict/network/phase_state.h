@@ -26,10 +26,10 @@ namespace tombolo::network {
 
 class PhaseState {
  public:
-  explicit PhaseState(const CollectivePhase& phase)
-      : phase_(&phase),
-        members_(static_cast<size_t>(phase.members())),
-        unmatched_(members_.size() * static_cast<size_t>(phase.slots())) {}
+  explicit PhaseState(const CollectivePhase& phase) : PhaseState(phase, 0, phase.members()) {}
+  // Of one member, where all do the same at the same times: whoever drives it tells it of a message
+  // from from(m, j) when its own j-th one is there. Not of a tree.
+  static PhaseState of_one(const CollectivePhase& phase, int32_t m) { return {phase, m, 1}; }
 
   const CollectivePhase& phase() const { return *phase_; }
 
@@ -77,13 +77,20 @@ class PhaseState {
     int64_t inserted = 0, ready = 0, sent = 0, received = 0;
   };
   const CollectivePhase* phase_;
-  std::vector<Member> members_;
+  int32_t first_;
+  std::vector<Member> members_;     // from the first on
   int32_t in_switch_ = 0;           // messages that a switch has
   std::vector<int16_t> unmatched_;  // per member and source: messages here, less receives posted
 
-  Member& at(int32_t m) { return members_[static_cast<size_t>(m)]; }
+  PhaseState(const CollectivePhase& phase, int32_t first, int32_t members)
+      : phase_(&phase),
+        first_(first),
+        members_(static_cast<size_t>(members)),
+        unmatched_(members_.size() * static_cast<size_t>(phase.slots())) {}
+
+  Member& at(int32_t m) { return members_[static_cast<size_t>(m - first_)]; }
   int16_t& unmatched(int32_t m, int32_t source) {
-    return unmatched_[static_cast<size_t>(m) * static_cast<size_t>(phase_->slots()) +
+    return unmatched_[static_cast<size_t>(m - first_) * static_cast<size_t>(phase_->slots()) +
                       static_cast<size_t>(phase_->slot(m, source))];
   }
 
@@ -112,8 +119,8 @@ class PhaseState {
   // What a switch reduces or gathers goes down when all of it is there.
   template <typename Driver>
   void received_by_switch(Driver& driver) {
-    if (++in_switch_ < phase_->members()) return;
-    for (int32_t m = 0; m < phase_->members(); ++m) insert(m, driver);
+    if (++in_switch_ < std::ssize(members_)) return;
+    for (int32_t m = first_; m < first_ + std::ssize(members_); ++m) insert(m, driver);
   }
 
   // The tree. `ready` counts what has become ready, `received` what has come.
