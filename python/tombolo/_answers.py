@@ -393,6 +393,10 @@ class Reproduction(Answer):
     rows: list[Document] | None = None
     tables: list[Document] | None = None
     ok: bool | None = None
+    hits: int | None = None
+    misses: int | None = None
+    not_reproducible: int | None = None
+    not_published: int | None = None
     law: str | None = None
     page_option: ClassVar[str] = ""
 

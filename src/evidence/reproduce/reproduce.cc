@@ -291,6 +291,17 @@ const std::vector<Table>& tables_of(const Paper& paper) {
 
 }  // namespace
 
+namespace {
+
+// How far off it is, relative; of a bound, on its wrong side.
+double beyond(const Row& row) {
+  CHECK(!row.at_most || !row.at_least, "{}: a bound on both sides", row.name);
+  if (row.at_most) return row.relative_error();
+  return row.at_least ? -row.relative_error() : std::abs(row.relative_error());
+}
+
+}  // namespace
+
 double Row::relative_error() const {
   CHECK(published != 0, "{}: nothing is relative to 0 {}", name, unit);
   return ours / published - 1;
@@ -298,7 +309,13 @@ double Row::relative_error() const {
 
 bool Row::ok() const {
   CHECK(band >= 0, "{}: a band of {}", name, band);
-  return (at_most ? relative_error() : std::abs(relative_error())) <= band;
+  return beyond(*this) <= band;
+}
+
+Outcome Row::outcome() const {
+  if (!second.empty()) return Outcome::kNotPublished;
+  if (!computed()) return Outcome::kNotReproducible;
+  return beyond(*this) <= kHit ? Outcome::kHit : Outcome::kMiss;
 }
 
 const std::vector<Table>& published_tables() {

@@ -6,8 +6,12 @@
 // reproduce_<paper>.cc beside the code that meets them, with the reason for each band. A row
 // outside its band fails the program, and the test. What a paper prints and we do not meet is a row
 // too: it says why, and fails nothing.
+//
+// Bands are what each row claims. Hits and misses are counted by one rule, whatever is claimed: within
+// 10 % of what is published, or of a bound no more than 10 % beyond it.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,12 +19,27 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 
 namespace tombolo::reproduce {
 
 // `ours` of a figure that cannot be had here at all; its row says why.
 inline constexpr double kNotComputed = std::numeric_limits<double>::quiet_NaN();
+
+enum class Outcome {
+  kHit,              // within kHit of what is published, or of its bound
+  kMiss,             // further off
+  kNotReproducible,  // not computed: the paper says too little, or it was measured by training
+  kNotPublished,     // beside a figure that is not the paper's
+};
+constexpr auto enum_names(Outcome) {
+  return std::to_array<EnumName<Outcome>>({{Outcome::kHit, "hit"},
+                                           {Outcome::kMiss, "miss"},
+                                           {Outcome::kNotReproducible, "not-reproducible"},
+                                           {Outcome::kNotPublished, "not-published"}});
+}
+inline constexpr double kHit = 0.10;
 
 struct Row {
   std::string name;  // within its table
@@ -30,10 +49,15 @@ struct Row {
   double band = 0;                  // largest relative error that we claim
   std::string not_reproduced = {};  // why we claim nothing: a miss, shown with this reason
   bool at_most = false;             // the claim: no more than that above; below is no miss
+  bool at_least = false;            // published as "more than": above is no miss
+  // Whose figure `published` is, where the paper prints none: "counted by hand", a second program,
+  // a sentence of the text.
+  std::string second = {};
 
   double relative_error() const;
   bool computed() const { return !std::isnan(ours); }
   bool ok() const;  // within the band
+  Outcome outcome() const;
   bool fails() const { return not_reproduced.empty() && !ok(); }
 };
 

@@ -132,13 +132,20 @@ Table data_parallelism() {
       std::string(kAtlas) +
           "section 3.1, figure 2: slow-down of data parallelism of 2 + 2 + 2 nodes over one "
           "connection at 40 ms, simulated as Tombolo exchanges",
-      "none is claimed: \"more than 15\" is a bound, and layers and batch are not stated",
+      "none is claimed: layers and batch are not stated",
       {}};
   for (const bool gpt_b : {false, true}) {
-    table.rows.push_back({fmt::format("GPT-{}, 4 layers, a sequence each", gpt_b ? "B" : "A"),
-                          slow_down(gpt_b), 15, "x", 0,
-                          "the paper's bound is \"more than 15x\"; its layers and batch are not "
-                          "stated, and we exchange on two levels where it has one ring"});
+    Row row{
+        fmt::format("GPT-{}, 4 layers, a sequence each", gpt_b ? "B" : "A"),
+        slow_down(gpt_b),
+        15,
+        "x",
+        0,
+        "the paper's bound is \"more than 15x\", and its layers and batch are not stated: of one "
+        "sequence a node, little is computed for each exchange; that ours exchanges on two levels "
+        "makes it shorter than a ring would be"};
+    row.at_least = true;
+    table.rows.push_back(row);
   }
   return table;
 }

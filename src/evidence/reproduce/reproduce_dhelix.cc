@@ -44,6 +44,10 @@ Table operators() {
           {name + "orders", strand::order_count(dag), published.orders[backward], "orders", 0});
       table.rows.push_back({name + "ideals", static_cast<double>(strand::order_ideals(dag).size()),
                             published.ideals[backward], "ideals", 0});
+      for (size_t i = table.rows.size() - 3; i < table.rows.size(); ++i) {
+        if (published.context == 1 && table.rows[i].unit == "operators") continue;  // 14 and 18
+        table.rows[i].second = "counted by a second program; the paper prints 14 and 18";
+      }
     }
   }
   return table;

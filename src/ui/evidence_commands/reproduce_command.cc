@@ -11,6 +11,7 @@
 namespace tombolo::evidence_commands {
 namespace {
 
+using reproduce::Outcome;
 using reproduce::Row;
 using reproduce::Table;
 
@@ -28,7 +29,45 @@ std::pair<std::string, std::string> gap_and_band(const Row& row) {
   if (!row.computed()) return {"none", "none"};
   const std::string gap = fmt::format("{:+.2f} {:<2}", scale * row.relative_error(), unit);
   if (!row.not_reproduced.empty()) return {gap, "none"};
-  return {gap, fmt::format("{}{:.2f} {:<2}", row.at_most ? "<= " : "", scale * row.band, unit)};
+  const char* bound = row.at_most ? "<= " : row.at_least ? ">= " : "";
+  const double band = row.at_least ? -row.band : row.band;
+  return {gap, fmt::format("{}{:.2f} {:<2}", bound, scale * band + 0.0, unit)};
+}
+
+// What is not the paper's stands in brackets.
+std::string beside(const Row& row) {
+  const std::string text = number(row.published);
+  return row.second.empty() ? text : "(" + text + ")";
+}
+
+struct Count {
+  int64_t figures = 0, hits = 0, misses = 0, not_reproducible = 0, not_published = 0, equal = 0;
+};
+Count count(const std::vector<Table>& tables) {
+  Count all;
+  for (const Table& table : tables) {
+    for (const Row& row : table.rows) {
+      const Outcome outcome = row.outcome();
+      ++all.figures;
+      all.hits += outcome == Outcome::kHit;
+      all.misses += outcome == Outcome::kMiss;
+      all.not_reproducible += outcome == Outcome::kNotReproducible;
+      all.not_published += outcome == Outcome::kNotPublished;
+      all.equal += outcome == Outcome::kNotPublished && row.ok();
+    }
+  }
+  return all;
+}
+
+void print_count(std::ostream& out, const Count& all) {
+  out << fmt::format(
+      "{} published figures: {} hits (within {:.0f} %, or of a bound no more than that beyond it), "
+      "{} misses, {} not reproducible\n",
+      all.figures - all.not_published, all.hits, 100 * reproduce::kHit, all.misses,
+      all.not_reproducible);
+  if (all.not_published == 0) return;
+  out << fmt::format("{} others, in brackets, that no paper prints: {} as claimed\n",
+                     all.not_published, all.equal);
 }
 
 void print_text(std::ostream& out, const std::vector<Table>& tables) {
@@ -37,12 +76,19 @@ void print_text(std::ostream& out, const std::vector<Table>& tables) {
     TextTable lines({text_column(), "ours", "published", text_column(), "gap", "band"});
     for (const Row& row : table.rows) {
       const auto [gap, band] = gap_and_band(row);
-      lines.row({row.name, number(row.ours), number(row.published), row.unit, gap, band},
+      lines.row({row.name, number(row.ours), beside(row), row.unit, gap, band},
                 row.fails() ? "OUTSIDE" : "");
-      if (!row.not_reproduced.empty()) lines.row({""}, "not reproduced: " + row.not_reproduced);
+      if (!row.not_reproduced.empty()) lines.row({""}, "not claimed: " + row.not_reproduced);
     }
     out << lines.text();
+    std::string said;
+    for (const Row& row : table.rows) {
+      if (row.second.empty() || row.second == said) continue;
+      said = row.second;
+      out << "  in brackets: " << said << "\n";
+    }
   }
+  print_count(out, count(tables));
 }
 
 Value::Table to_json(const std::vector<Table>& tables) {
@@ -54,7 +100,10 @@ Value::Table to_json(const std::vector<Table>& tables) {
       Value::Table out{
           {"name", table.name + ": " + row.name},
           {"ours", row.ours},
-          {"published", row.published},
+          {"published", row.second.empty() ? Value(row.published) : Value()},
+          {"second", row.second.empty() ? Value() : Value(row.published)},
+          {"second_source", row.second.empty() ? Value() : Value(row.second)},
+          {"outcome", std::string(to_name(row.outcome()))},
           {"relative_error", row.relative_error()},
           {"band", row.band},
           {"ok", row.ok()},
@@ -63,10 +112,17 @@ Value::Table to_json(const std::vector<Table>& tables) {
           {"table", table.name},
           {"source", table.source}};
       if (row.at_most) out.emplace_back("at_most", true);
+      if (row.at_least) out.emplace_back("at_least", true);
       rows.push_back(std::move(out));
     }
   }
-  return {{"rows", rows}, {"ok", all}};
+  const Count counted = count(tables);
+  return {{"rows", rows},
+          {"ok", all},
+          {"hits", counted.hits},
+          {"misses", counted.misses},
+          {"not_reproducible", counted.not_reproducible},
+          {"not_published", counted.not_published}};
 }
 
 }  // namespace
