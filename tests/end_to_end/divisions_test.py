@@ -41,6 +41,8 @@ JOBS = {
     "experts over 3": (EXPERTS, 48, "tensor = 1\nexpert = 3\ndata = 24\npipeline = 1", "parallelism.expert = 3: "),
     "experts that are none": (LLAMA.format(4096), 1024, "tensor = 1\nexpert = 8\ndata = 8\npipeline = 1",
                               "parallelism.expert = 8: the model has no experts"),
+    "an expert in 8": (LLAMA.format(4096) + "\nexperts = {count = 4, per_token = 2, ffn = 1028}", 64,
+                       "tensor = 8\ndata = 8\npipeline = 1", "parallelism.tensor = 8: does not divide experts.ffn = 1028"),
     "layers of another model": (LLAMA.format(4096), 1024, "tensor = 1\ndata = 8\npipeline = 2\nlayers_per_stage = [16, 17]",
                                 "parallelism.layers_per_stage"),
 }

@@ -17,7 +17,7 @@ struct PairLayout {
   bool sequence_parallel = false, recomputes = false, experts = false;
 };
 
-// Of every two stages of a rank; how long they take is nobody's matter here.
+// Of every two stages of a rank; kernels do not ask how long they take.
 plan::Plan with_pairs(const PairLayout& how) {
   plan::Plan plan =
       tiny_plan({.pipeline = 2, .data = how.data, .schedule = how.schedule, .virtual_stages = 2});

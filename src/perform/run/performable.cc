@@ -72,9 +72,8 @@ Status check_layout_computed(const plan::Plan& plan) {
   }
   if (p.zero == 3 && !plan.pairs.empty()) {
     return unusable(
-        "parallelism.zero = 3: passes gather parameters and drop them, and the Plan has pairs, "
-        "which "
-        "compute at the same time",
+        "parallelism.zero = 3: a pass drops the parameters that it gathered, and in a pair of the "
+        "Plan another one computes with them",
         "zero = 2, or a Plan without pairs");
   }
   if (p.zero < 2) return {};

@@ -298,10 +298,6 @@ Status check_cut(const model::Model& m, const ShardDegrees& degrees) {
                     fmt::format("{} = 1", key));
   };
   std::string why = layout::why_not_tensor(m, degrees.tensor, {degrees.sequence_parallel, true});
-  if (why.empty() && m.experts && m.experts->ffn % degrees.tensor != 0)
-    why = fmt::format("does not divide experts.ffn = {}", m.experts->ffn);
-  if (why.empty() && m.experts && m.experts->shared_ffn % degrees.tensor != 0)
-    why = fmt::format("does not divide experts.shared_ffn = {}", m.experts->shared_ffn);
   if (why.empty() && m.vocabulary < degrees.tensor)
     why = fmt::format("is more than vocabulary = {}", m.vocabulary);
   const bool norms_rows = m.whole_qk_norm.value_or(false);

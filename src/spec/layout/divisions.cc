@@ -99,9 +99,12 @@ std::vector<int64_t> tensor_degrees(const Parallelism& p) {
 
 std::string why_not_tensor(const model::Model& m, int64_t tensor, const Cutting& cutting) {
   const bool whole = cutting.kv_heads_replicated && m.kv_heads > 0 && tensor % m.kv_heads == 0;
+  const model::Experts experts = m.experts.value_or(model::Experts{});
   for (const auto& [name, number] :
        {std::pair("heads", m.heads), std::pair("kv_heads", whole ? int64_t{0} : m.kv_heads),
-        std::pair("hidden", m.hidden), std::pair("ffn", m.ffn)}) {
+        std::pair("hidden", m.hidden), std::pair("ffn", m.ffn),
+        std::pair("experts.ffn", experts.ffn),
+        std::pair("experts.shared_ffn", experts.shared_ffn)}) {
     if (number % tensor != 0) return fmt::format("does not divide {} = {}", name, number);
   }
   if (cutting.sequence_parallel && m.sequence % tensor != 0) {
