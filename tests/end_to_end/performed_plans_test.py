@@ -189,12 +189,6 @@ class PerformedPlans(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["steps"], 4)
 
-    def test_devices_that_compute_refuse_experts(self):
-        job = JOB.replace("{steps}", "4").replace("emulated:h100-80g", "cpu").replace("byte_scale = 8\n", "").replace("bf16", "fp32")
-        job = job.replace("zero = 1", "expert = 2\nzero = 0").replace("tensor = 4", "tensor = 1")
-        job = job.replace("[[cluster", "[model.experts]\ncount = 4\nper_token = 2\nffn = 512\n[[cluster", 1)
-        self.refused(2, ["parallelism.expert = 2", 'device = "emulated:NAME"'], "train", self.write("job.toml", job), "--out", "no")
-
 
 if __name__ == "__main__":
     unittest.main()

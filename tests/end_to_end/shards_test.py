@@ -193,6 +193,9 @@ class Shards(Case):
         apart = pipelines_apart(expert(tiny(2, model=MIXTURE), data=1)).replace("data = 1\n", "")
         apart = apart.replace("devices_per_node = 1\n", "")
         self.refused(2, ["expert = 2", "several datacenters"], "train", self.write("apart.toml", apart))
+        spread = expert(one.replace("count = 4", "count = 6").replace("global_batch = 8", "global_batch = 12"),
+                        "context = 4, expert = 6", data=3)
+        self.refused(2, ["expert = 6", "no multiple of context = 4"], "train", self.write("spread.toml", spread))
         single = one.replace("per_token = 2", "per_token = 1")
         self.refused(2, ["model.experts.per_token = 1"], "train", self.write("single.toml", single))
 

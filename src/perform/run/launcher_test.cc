@@ -32,22 +32,32 @@ TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
               HasSubstr("80000 stages: messages can be told apart for 65536 of them"));
 }
 
-TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
-  const auto computed = [](plan::Plan plan) {
-    for (cluster::Datacenter& each : plan.cluster.datacenters)
-      each.device.kind = cluster::DeviceKind::kCpu;
-    return plan;
-  };
-  plan::Plan plan = computed(make_test_plan({}));
+plan::Plan computed(plan::Plan plan) {
+  for (cluster::Datacenter& each : plan.cluster.datacenters)
+    each.device.kind = cluster::DeviceKind::kCpu;
+  return plan;
+}
+
+TEST(CheckPerformable, RefusesExpertsWhoseReplicasCannotMeet) {
+  plan::Plan plan = computed(make_test_plan({.replicas = 2}));
   plan.parallelism.expert = 2;
-  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.expert = 2: can be predicted, not trained"));
-  EXPECT_THAT(complaint(plan), HasSubstr("expert = 1, or device = \"emulated:NAME\""));
+  EXPECT_THAT(complaint(plan), HasSubstr("there is no model to compute"))
+      << "and nothing of experts";
+  const int64_t all = plan.training.global_batch / plan.training.micro_batch;
+  plan.parallelism.microbatches_per_replica = {all - 1, 1};
+  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.expert = 2: replicas meet"));
+  EXPECT_THAT(complaint(plan), HasSubstr("expert = 1, or leaving microbatches_per_replica out"));
+}
+
+TEST(CheckPerformable, RefusesPairsOfPassesThatDropParameters) {
+  plan::Plan plan = computed(make_test_plan({.replicas = 2}));
+  plan.parallelism.zero = 3;
+  plan.pairs.push_back({.forward = 0, .backward = 0, .forward_end = 2_ms, .backward_end = 2_ms});
+  EXPECT_THAT(complaint(plan), HasSubstr("parallelism.zero = 3: a pass drops the parameters"));
 }
 
 TEST(CheckPerformable, RefusesZeroOfReplicasWhosePassesDiffer) {
-  plan::Plan plan = make_test_plan({.replicas = 2});
-  for (cluster::Datacenter& each : plan.cluster.datacenters)
-    each.device.kind = cluster::DeviceKind::kCpu;
+  plan::Plan plan = computed(make_test_plan({.replicas = 2}));
   const int64_t all = plan.training.global_batch / plan.training.micro_batch;
   for (const int64_t zero : {2, 3}) {
     plan.parallelism.zero = zero;
