@@ -22,9 +22,20 @@ std::string in_roff(std::string_view text) {
   return out;
 }
 
+// A list of values may be longer than a line: roff may break it behind a comma.
+std::string breakable(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    out += c;
+    if (c == ',') out += "\\:";
+  }
+  return out;
+}
+
 std::string option_entry(const command::OptionWords& option) {
-  const std::string value =
-      option.positional || option.value.empty() ? "" : " \\fI" + in_roff(option.value) + "\\fR";
+  const std::string value = option.positional || option.value.empty()
+                                ? ""
+                                : " \\fI" + breakable(in_roff(option.value)) + "\\fR";
   return fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", in_roff(option.names.front()), value,
                      in_roff(option.whole_text()));
 }
