@@ -232,9 +232,6 @@ TEST(Kernels, RefuseByNameWhatTheyCannotCompute) {
   plan.training.recompute = model::Recompute::kSelective;
   expect(plan, "recompute = \"selective\"");
   plan = good;
-  plan.parallelism.expert = 2;
-  expect(plan, "parallelism.expert = 2");
-  plan = good;
   plan.cluster.datacenters[0].device.kind = cluster::DeviceKind::kAccelerator;
   expect(plan, "cannot compute here");
   plan = good;

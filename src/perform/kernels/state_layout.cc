@@ -18,7 +18,7 @@ bool shards_optimizer(const plan::Plan& plan) {
 
 int64_t replicas_per_experts(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
-  return computes(plan) ? std::max<int64_t>(1, p.expert / p.context) : 1;
+  return plan.model.experts && computes(plan) ? std::max<int64_t>(1, p.expert / p.context) : 1;
 }
 
 bool holds_residuals(const plan::Plan& plan) {

@@ -41,6 +41,7 @@ plan::Plan computed(plan::Plan plan) {
 TEST(CheckPerformable, RefusesExpertsWhoseReplicasCannotMeet) {
   plan::Plan plan = computed(make_test_plan({.replicas = 2}));
   plan.parallelism.expert = 2;
+  plan.model.experts = model::Experts{.count = 2, .per_token = 2, .ffn = 8};
   EXPECT_THAT(complaint(plan), HasSubstr("there is no model to compute"))
       << "and nothing of experts";
   const int64_t all = plan.training.global_batch / plan.training.micro_batch;

@@ -621,12 +621,11 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
 Status TorchKernels::reduce_gradients(int32_t stage) {
   return guarded("summing the gradients", [&]() -> Status {
     Held& own = held(stage);
+    const bool whole = own.state.owners().empty();
+    if (whole) TRY(own.state.check_gradients("sum"));
     if (!replicas_.have_met())
       return failed(fmt::format("stage {} has not joined its replicas", stage));
-    if (own.state.owners().empty()) {
-      TRY(own.state.check_gradients("sum"));
-      return replicas_.sum(own.state);
-    }
+    if (whole) return replicas_.sum(own.state);
     if (own.unsummed > 0) TRY(scatter_gradients(own));
     std::vector<Parameter>& parameters = own.state.module().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
