@@ -4,7 +4,7 @@
 //
 // Messages are cut into packets of 4 KiB, each of which costs a link so many nanoseconds more than its
 // bytes. Links serve one message at a time, in the order in which messages come, and store it whole
-// before it goes on: without the overhead this is the law `congestion`, to the nanosecond.
+// before it leaves again: without the overhead this is the law `congestion`, to the nanosecond.
 #include <fmt/core.h>
 #include <tombolo/predict/astra/astra_run.h>
 

@@ -132,12 +132,15 @@ class Shards(Case):
     def test_two_passes_at_once_cost_no_bit(self):
         """A forward co-executed with a backward, where the Plan says how long the pair takes: as one after the other."""
         times = '[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n'
-        for model, more in (("", ""), (MIXTURE, "expert = 2\n")):
-            job = sharded(tiny(2, "w", steps=50, model=model), "tensor = 2, virtual_stages = 2", data=2)
-            job = job.replace("data = 2\n", "data = 2\n" + more).replace("[data]", times + "[data]").replace("micro_batch = 2", "micro_batch = 1")
+        together = sharded(tiny(2, "w", steps=50), "tensor = 2, virtual_stages = 2", data=2)
+        experts = sharded(tiny(2, "w", steps=50, model=MIXTURE), "tensor = 2, virtual_stages = 2, expert = 2", data=2)
+        apart = pipelines_apart(tiny(2, "w", steps=50, model=MIXTURE)).replace("data = 2", "virtual_stages = 2\ndata = 2", 1)
+        apart += '\n[exchange]\nmode = "sparse"\ndensity = 0.1\nstaleness = 0\n'
+        for name, job in (("dense", together), ("experts", experts), ("replicas apart", apart)):
+            job = job.replace("[data]", times + "[data]").replace("micro_batch = 2", "micro_batch = 1")
             one_by_one = self.losses(job, "one-by-one")
             at_once = self.losses(job.replace("[data]", 'pair = "7 ms"\n[data]'), "at-once")
-            self.assertEqual(at_once, one_by_one, model)
+            self.assertEqual(at_once, one_by_one, name)
             self.assertEqual(sorted(at_once), list(range(1, 51)))
             self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
             self.assertEqual(self.overlapping(self.folder / "one-by-one" / "trace.jsonl"), 0)

@@ -54,7 +54,7 @@ at::Tensor member_tokens(int64_t sample_from) {
       .view({kSamplesOfMember, six_experts().sequence});
 }
 
-// Off the starting point, where norms are special; named, so that it is the same for whoever has it.
+// Off the starting point, where norms are special; named, so that it is the same on every rank that has it.
 void move_off(StageModule& module) {
   const at::NoGradGuard no_gradients;
   for (Parameter& each : module.parameters()) {

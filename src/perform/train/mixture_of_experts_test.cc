@@ -14,7 +14,7 @@ std::vector<int64_t> integers(const at::Tensor& x) {
   return {x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel()};
 }
 
-// Token 0 goes to experts 2 and 0, token 1 to 1 and 2, token 2 to 0 and 2; nobody to 3.
+// Token 0 goes to experts 2 and 0, token 1 to 1 and 2, token 2 to 0 and 2; none to 3.
 TEST(MixtureOfExperts, RoutesByTheHighestScores) {
   const at::Tensor scores =
       at::tensor({2.0, 0.0, 3.0, -1.0, 0.0, 5.0, 4.0, 1.0, 9.0, 0.0, 8.0, 7.0}, at::kDouble)

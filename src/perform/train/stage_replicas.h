@@ -56,7 +56,7 @@ class StageReplicas {
  private:
   // Those who hold the same: all replicas, or every `stride`-th.
   struct Holders {
-    ReplicaGroup* group = nullptr;  // none where nobody else does
+    ReplicaGroup* group = nullptr;  // none where no other replica does
     bool of_experts = false;
     int32_t stride = 1, count = 1;
 

@@ -134,7 +134,7 @@ class AstraCollectives : public MessageEnds {
     int64_t sent = 0;    // by that one
     int32_t begun = 0, known = 0, over = 0;
     int64_t in_flight = 0;  // messages
-    // Between two members: messages that nobody asked for yet, or requests ahead of them.
+    // Between two members: messages that are not asked for yet, or requests ahead of them.
     struct Meeting {
       std::deque<int64_t> offered;  // bytes
       int64_t asked_for = 0;
@@ -149,11 +149,11 @@ class AstraCollectives : public MessageEnds {
   // The phase that a chunk takes part in, and as which member; the first to come opens it.
   uint32_t running_phase(uint32_t chunk, int32_t& member);
   uint32_t open(SharedPhase* shared, int32_t first_rank, int32_t group);
-  struct Seat {
+  struct PhasePlace {
     int32_t member = 0, first_rank = 0;
   };
   // In this group, which is the chunk's own or simulated for it.
-  Seat seat_of(const Chunk& chunk, int32_t group) const;
+  PhasePlace place_of(const Chunk& chunk, int32_t group) const;
   int32_t rank_of(const RunningPhase& running, int32_t member) const;
   network::PhaseCosts costs_of(const RunningPhase& running) const;
   SimDuration bus_of(const SharedPhase& shared) const;

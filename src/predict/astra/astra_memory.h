@@ -37,7 +37,7 @@ class AstraMemory {
   void begin(const Access& access);  // it is served, and ends with the node
 
   Common& common_;
-  // Shared memories that serve somebody, and who waits for them.
+  // Shared memories that serve a rank, and the ranks that wait for them.
   std::unordered_map<int32_t, std::deque<Access>> busy_;
   std::vector<uint32_t> asked_by_;      // per rank: transfers from a pool so far
   std::deque<PoolTransfer> transfers_;  // that not all ranks have asked for, in order

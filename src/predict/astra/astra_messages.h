@@ -40,7 +40,7 @@ class AstraMessages : private MessageRun {
   // By nodes of a rank; with a rendezvous when the other end agrees.
   void offer(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void ask(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
-  // Whether somebody has, and nobody sends it.
+  // Whether it is asked for, and not sent.
   bool asked_in_vain(int32_t peer, int32_t rank, int64_t tag, int64_t bytes) const;
 
   // Between NPUs, by a phase.

@@ -52,7 +52,7 @@ network::PhaseCosts AstraCollectives::costs_of(const RunningPhase& running) cons
   return costs;
 }
 
-AstraCollectives::Seat AstraCollectives::seat_of(const Chunk& chunk, int32_t group) const {
+AstraCollectives::PhasePlace AstraCollectives::place_of(const Chunk& chunk, int32_t group) const {
   const SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
   if (shared.any_ranks) {
     return {
@@ -81,9 +81,9 @@ uint32_t AstraCollectives::running_phase(uint32_t id, int32_t& member) {
   const auto p = static_cast<size_t>(chunk.phase);
   SharedPhase* shared = chunk.plan->phases[p].shared;
   const int32_t group = common_.group_stand_in(chunk.group);
-  const Seat seat = seat_of(chunk, group);
-  const int32_t first_rank = seat.first_rank;
-  member = seat.member;
+  const PhasePlace at = place_of(chunk, group);
+  const int32_t first_rank = at.first_rank;
+  member = at.member;
   const PhaseKey key{static_cast<uint64_t>(group + 1) << 32 | chunk.number,
                      static_cast<uint64_t>(p) << 32 | static_cast<uint32_t>(first_rank)};
   const auto [place, opened] = running_by_key_.try_emplace(key, 0);
@@ -115,7 +115,7 @@ uint32_t AstraCollectives::running_phase(uint32_t id, int32_t& member) {
   return place->second;
 }
 
-// A phase of which nobody has begun.
+// A phase that no member has begun.
 uint32_t AstraCollectives::open(SharedPhase* shared, int32_t first_rank, int32_t group) {
   if (free_running_.empty()) {
     free_running_.push_back(static_cast<uint32_t>(running_.size()));
@@ -255,16 +255,16 @@ void AstraCollectives::play_for_class(uint32_t id) {
     common_.apart = true;
     return;
   }
-  const Seat seat = seat_of(chunk, chunk.group);
-  const uint32_t opened = open(shared, seat.first_rank, chunk.group);
+  const PhasePlace at = place_of(chunk, chunk.group);
+  const uint32_t opened = open(shared, at.first_rank, chunk.group);
   RunningPhase& running = running_[opened];
-  running.key = {.chunk = UINT64_MAX, .member = opened};  // nobody else looks for it
-  running.alone = seat.member;
+  running.key = {.chunk = UINT64_MAX, .member = opened};  // not looked for by key
+  running.alone = at.member;
   running.chunks.assign(1, id);
-  running.state = std::make_unique<network::PhaseState>(
-      network::PhaseState::of_one(shared->phase, seat.member));
+  running.state =
+      std::make_unique<network::PhaseState>(network::PhaseState::of_one(shared->phase, at.member));
   Player player{*this, opened};
-  running.state->start(seat.member, player);
+  running.state->start(at.member, player);
 }
 
 // What a law needs to know where one member sends for all.

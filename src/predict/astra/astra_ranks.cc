@@ -196,7 +196,7 @@ void AstraRanks::node_over(int32_t rank, uint32_t node) {
   wake(rank);
 }
 
-// Nothing happens any more, and somebody is not done.
+// Nothing happens any more, and some rank is not done.
 Error AstraRanks::stuck() const {
   size_t unfinished = 0;
   size_t first = ranks_.size();

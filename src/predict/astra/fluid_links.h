@@ -8,7 +8,7 @@
 // Of ranks that do the same at the same times one is simulated (astra_classes.h), and its messages
 // stand for those of its class: a link is that of the rank that stands for its owner. Rates are then
 // those that all would have, if every member's link carries as many messages of each kind: so it is
-// over one switch, between whoever the classes match one to one, and around a ring of which every
+// over one switch, between ranks that the classes match one to one, and around a ring of which every
 // NPU takes part; and over a link of two NPUs while nothing but one group, or no group, uses it.
 // start() refuses anything else.
 //

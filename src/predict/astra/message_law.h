@@ -48,11 +48,11 @@ class MessageRun {
     return queue_->empty() ? std::nullopt : std::optional(queue_->next_time());
   }
 
-  // The message is there now. The receiver goes on, and may send others before this returns; its
+  // The message is there now. The receiver continues, and may send others before this returns; its
   // number may then stand for a new one.
   virtual void arrived(uint32_t message) = 0;
 
-  // Part of a message's way, for who draws or counts; to be told only where somebody watches.
+  // Part of a message's way, for who draws or counts; to be told only where there are observers.
   struct Passage {
     network::Routes::Place from;
     size_t dimension = 0;

@@ -24,7 +24,7 @@ class Postman : public MessageLaw {
   }
 };
 
-// The law `analytical`, said by somebody else.
+// The law `analytical`, as a caller's own.
 class SameAsAnalytical : public MessageLaw {
  public:
   SameAsAnalytical(const network::Topology& topology, MessageRun& run)

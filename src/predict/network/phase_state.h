@@ -27,7 +27,7 @@ namespace tombolo::network {
 class PhaseState {
  public:
   explicit PhaseState(const CollectivePhase& phase) : PhaseState(phase, 0, phase.members()) {}
-  // Of one member, where all do the same at the same times: whoever drives it tells it of a message
+  // Of one member, where all do the same at the same times: its driver tells it of a message
   // from from(m, j) when its own j-th one is there. Not of a tree.
   static PhaseState of_one(const CollectivePhase& phase, int32_t m) { return {phase, m, 1}; }
 
