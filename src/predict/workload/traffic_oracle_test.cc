@@ -142,6 +142,7 @@ void make_divisible(model::Model& m) {
   if (m.kv_heads > 0) m.kv_heads = 24;
   m.hidden = m.heads * 128;
   m.ffn = 3 * m.hidden;
+  if (m.experts) m.experts->ffn = m.ffn;
   m.sequence = 2304;
   m.layers = 72;
 }
