@@ -62,7 +62,7 @@ struct DhelixLayer {
 DhelixLayer dhelix_layer(const DhelixSetting& setting);
 
 // The barrier of DHelix, a synchronisation of the device and the launches after it. Chosen before
-// any gain was computed; table 7's launch intervals come to 90 to 170 us.
+// any gain was computed; table 7's launch intervals come to 146 to 319 us.
 inline constexpr double kDhelixBarrier = 20e-6;
 
 }  // namespace tombolo::reproduce

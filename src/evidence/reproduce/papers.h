@@ -100,8 +100,11 @@ std::vector<Table> rail_only_traffic();
 // dhelix_settings.h says what was fitted to what. docs/laws/strands.md.
 std::vector<Table> dhelix();
 
-// Of the same paper mixtures of experts and the traffic of Llama 3.1 405B.
+// Of the same paper mixtures of experts.
 std::vector<Table> dhelix_experts();
+
+// And what is sent: table-1, and communication as a share of time.
+std::vector<Table> dhelix_communication();
 
 // What NVIDIA measured of the overlap of experts' communication: expert-overlap.
 std::vector<Table> megatron_bridge();
@@ -120,6 +123,6 @@ inline constexpr const char* kDhelix =
 std::vector<Table> stellatrain();
 
 // A claim where it holds, and a miss with its reason where it does not.
-Row row_or_miss(Row row, const char* reason);
+Row row_or_miss(Row row, const std::string& reason);
 
 }  // namespace tombolo::reproduce

@@ -15,7 +15,7 @@
 
 namespace tombolo::reproduce {
 
-Row row_or_miss(Row row, const char* reason) {
+Row row_or_miss(Row row, const std::string& reason) {
   if (!row.ok()) row.not_reproduced = reason;
   return row;
 }

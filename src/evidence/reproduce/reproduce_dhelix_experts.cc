@@ -7,7 +7,6 @@
 #include "predict/strand/layer_strands.h"
 #include "predict/strand/round_robin.h"
 #include "predict/strand/stream_search.h"
-#include "predict/workload/traffic.h"
 
 namespace tombolo::reproduce {
 namespace {
@@ -91,63 +90,9 @@ Table nvidia() {
   return table;
 }
 
-// --- Table 1 ----------------------------------------------------------------------------------
-
-struct Volumes {
-  double local = 0, cross = 0;  // GiB a GPU sends per iteration, on average
-};
-
-Volumes volumes(int64_t data, int64_t context, int64_t sequence, int64_t sequences_per_replica) {
-  plan::Job job;
-  job.model = *model::preset("llama3.1-405b");
-  job.model->sequence = sequence;
-  job.parallelism.tensor = 8;
-  job.parallelism.context = context;
-  job.parallelism.pipeline = 16;
-  job.parallelism.data = data;
-  job.parallelism.sequence_parallel = true;
-  job.training.global_batch = sequences_per_replica * data;
-  cluster::Datacenter site;
-  site.nodes = 16 * data * context;
-  site.devices_per_node = site.scale_up.domain = 8;
-  job.cluster.datacenters = {site};
-  const Result<workload::Traffic> traffic = workload::Traffic::make(job, {});
-  CHECK(traffic, "{}", traffic.error().text());
-  const workload::TrafficSummary s = traffic->summarize();
-  const double local = s.of(workload::TrafficKind::kTensor).total().bytes.value;
-  const double gpu_gib = static_cast<double>(s.gpus) * (1_GiB).value;
-  return {local / gpu_gib, (s.bytes().value - local) / gpu_gib};
-}
-
-Table table_1() {
-  Table table{
-      "dhelix/table-1",
-      std::string(kDhelix) +
-          "table 1: Llama 3.1 405B, bytes of a GPU by section 3's law of traffic; sequences "
-          "as Grattafiori et al. 2024 have them",
-      "\"GB\" are GiB; ours has the collectives of embedding and head as well: 1 %",
-      {}};
-  const char* open = "which sums of gradients and transfers it counts is not said";
-  const Volumes first = volumes(64, 1, 8192, 32), second = volumes(128, 1, 8192, 16);
-  table.rows.push_back({"8,192 GPUs, local", first.local, 441, "GiB", 0.01});
-  table.rows.push_back(row_or_miss({"8,192 GPUs, cross", first.cross, 8.6, "GiB", 0.02}, open));
-  table.rows.push_back({"16,384 GPUs, local", second.local, 220, "GiB", 0.01});
-  table.rows.push_back(row_or_miss({"16,384 GPUs, cross", second.cross, 7.7, "GiB", 0.02}, open));
-  const Volumes longer = volumes(8, 16, 131'072, 16);
-  const char* factor =
-      "16 sequences of 131,072 tokens a replica are 16 M tokens and 220 GiB; the table has 16 "
-      "times "
-      "as many tokens, and of its times 441 GB in 0.98 s and 220 in 0.30 do not agree either";
-  table.rows.push_back(
-      row_or_miss({"16,384 GPUs with cp16, local", longer.local, 3528, "GiB", 0.01}, factor));
-  table.rows.push_back(
-      row_or_miss({"16,384 GPUs with cp16, cross", longer.cross, 376, "GiB", 0.01}, factor));
-  return table;
-}
-
 }  // namespace
 
-std::vector<Table> dhelix_experts() { return {mixtures(), table_1()}; }
+std::vector<Table> dhelix_experts() { return {mixtures()}; }
 
 std::vector<Table> megatron_bridge() { return {nvidia()}; }
 

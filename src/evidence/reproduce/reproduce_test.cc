@@ -95,7 +95,8 @@ TEST(Reproduce, WhatNoPaperPrintsIsMarked) {
                                                 {"astra-sim/wafer-figure-a", 22},
                                                 {"astra-sim/wafer-figure-b", 10},
                                                 {"atlas/algorithm-1", 18},
-                                                {"dhelix/section-4.2-operators", 16}}));
+                                                {"dhelix/section-4.2-operators", 16},
+                                                {"dhelix/table-1", 3}}));
 }
 
 TEST(Reproduce, AMissWithAReasonFailsNothingAndIsNotOk) {
