@@ -55,6 +55,32 @@ Table atlas_table_1() {
   return table;
 }
 
+// Of the figure's bars the text prints what all of many connections reach, and one gain.
+Table atlas_figure_5() {
+  Table table{"atlas/figure-5",
+              "Palak et al. 2024, Improving training time and GPU utilization in "
+              "geo-distributed language model training, figure 5 and section 4.1",
+              "measured over TCP; 64 connections by the law of table 1, up to what a pair of nodes "
+              "may send",
+              {}};
+  cluster::WanLink link;
+  link.node_pair_limit = 5_Gbps;
+  link.tcp_window = 3_MB;
+  const auto rate = [&](Seconds one_way, int64_t connections) {
+    link.one_way_latency = one_way;
+    link.connections = connections;
+    return cluster::flow_rate(link) / 1_Gbps;
+  };
+  for (const int64_t milliseconds : {10, 40, 110}) {
+    table.rows.push_back({fmt::format("64 connections at {} ms", milliseconds),
+                          rate(real(milliseconds) * 1_ms, 64), 5, "Gbps", 0.025});
+  }
+  // At 48 ms one has the 250 Mbps of the text.
+  table.rows.push_back(
+      {"64 connections over one at 48 ms", rate(48_ms, 64) / rate(48_ms, 1), 20, "x", 0.025});
+  return table;
+}
+
 // --- Published checkpoints --------------------------------------------------------------------
 
 // Trainable numbers of checkpoints at Hugging Face, as its pages and libraries count them.
@@ -253,7 +279,10 @@ constexpr Paper kPapers[] = {
      }},
     {"atlas",
      [] {
-       return joined({{atlas_table_1()}, atlas_selection(), atlas_schedules(), atlas_testbed()});
+       return joined({{atlas_table_1(), atlas_figure_5()},
+                      atlas_selection(),
+                      atlas_schedules(),
+                      atlas_testbed()});
      }},
     {"bubbletea", bubbletea},
     {"checkpoints",
