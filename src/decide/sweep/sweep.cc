@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "base/toml.h"
+#include "decide/schedule_search/strands_choice.h"
 #include "spec/model/model.h"
 #include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
@@ -256,6 +257,8 @@ std::vector<std::string> notes_of(const Value& value, const Sweep& sweep) {
   const Result<plan::Job> job = read_job_of(value, sweep);
   if (!job) return {};
   std::vector<std::string> notes = job->notes;
+  if (job->parallelism.strands && sweep.question.ask != SweepAsk::kSimulate)
+    notes.emplace_back(schedule_search::kStrandsLost);
   if (sweep.question.ask != SweepAsk::kSimulate || !sweep.question.policy.empty()) return notes;
   const Result<plan::Plan> plan = plan::lay_out(*job);
   if (!plan) return notes;

@@ -10,6 +10,7 @@
 #include "decide/geo/mixed.h"
 #include "decide/geo/select_job.h"
 #include "decide/schedule_search/best_schedule.h"
+#include "decide/schedule_search/strands_choice.h"
 #include "decide/search/best_plan.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/price_plan.h"
@@ -110,7 +111,8 @@ Result<plan::Job> explicit_job(const Value& value, const std::string& file) {
 Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
                                            const SweepQuestion& question) {
   const plan::Job job = TRY(explicit_job(value, file));
-  const plan::Plan plan = TRY(cost::make_plan(job));
+  const plan::Plan plan = job.parallelism.strands ? TRY(schedule_search::choose_strands(job)).plan
+                                                  : TRY(cost::make_plan(job));
   if (question.policy.empty()) return answer_by_simulation(plan);
   if (question.policy == "best") return answer_best_schedule(plan);
   return answer_by_simulation(

@@ -115,6 +115,9 @@ struct Parallelism : Degrees {
   std::vector<int64_t> microbatches_per_replica;
   // Instead: by predicted speed (cost::with_batch_by_speed). No Plan says so: its numbers are resolved.
   bool microbatches_by_speed = false;
+  // Asks for a folded schedule whose forwards run beside backwards, where that is predicted to gain
+  // (schedule_search::plan_strands). No Plan says so: it has the schedule and its pairs.
+  bool strands = false;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where the schedule does so;
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -269,6 +272,12 @@ void describe(Archive& a, Parallelism& p) {
                {"order of the passes; left out: 1f1b, with virtual stages interleaved; \"auto\": "
                 "tombolo plan chooses",
                 ""});
+  if (Archive::kReads || p.strands) {
+    a.optional(
+        "strands", p.strands,
+        "forwards run together with backwards of other microbatches, where that is predicted to "
+        "gain; folds the model");
+  }
   a.optional("layers_per_stage", p.layers_per_stage, "left out: as even as possible");
   a.optional("tensor_per_stage", p.tensor_per_stage,
              "tensor degree of each stage, where devices differ; left out: tensor everywhere");

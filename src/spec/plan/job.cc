@@ -373,6 +373,7 @@ Result<Plan> lay_out(const Job& job) {
   TRY(check_numbers(job));
   Plan plan;
   static_cast<Decisions&>(plan) = job;
+  plan.parallelism.strands = false;  // chosen by others (schedule_search::choose_strands)
   // Without one a stage counts as a layer.
   model::Model whole;
   whole.layers = plan.parallelism.stages();

@@ -164,6 +164,11 @@ Status validate_batches(const Plan& plan) {
     return unusable("microbatches_per_replica = \"auto\" is a question, and a Plan is an answer",
                     "numbers, or the job this Plan was made from");
   }
+  if (plan.parallelism.strands) {
+    return unusable(
+        "strands = true is a question, and a Plan is an answer",
+        "schedule = \"dualpipev\" or \"w\" with pairs, or the job this Plan was made from");
+  }
   int64_t all = 0;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
     if (plan.microbatches_of(replica) < 1) {

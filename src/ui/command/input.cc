@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "decide/across/exchange_choice.h"
+#include "decide/schedule_search/strands_choice.h"
 #include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/exchange_check.h"
@@ -37,16 +38,36 @@ void print_notes(const std::vector<std::string>& notes) {
 // What does not fit, with changes that were tried, where there are any.
 Status with_remedy(const InputOptions& in, Status fits) {
   if (fits) return fits;
-  const Result<plan::Job> job = read_job(in.input);
+  const Result<plan::Job> job = reread_job(in.input);
   std::string remedy = job ? cost::memory_remedy(*job) : "";
   if (!remedy.empty()) fits.error().hint = std::move(remedy);
   return fits;
 }
 
+// `job` with what the command line gave, as a Plan: with strands, where it asks for them.
+Result<plan::Plan> plan_of(const InputOptions& in, plan::Job job, const plan::Hardware* hardware) {
+  apply_replacements(in, job);
+  print_notes(job.notes);
+  if (!job.parallelism.strands) return cost::make_plan(job, hardware);
+  schedule_search::StrandsChoice choice = TRY(schedule_search::choose_strands(job, hardware));
+  note(choice.line);
+  return std::move(choice.plan);
+}
+
 }  // namespace
 
-Result<plan::Job> read_job(const std::string& path) {
+Result<plan::Job> reread_job(const std::string& path) {
   return across::with_exchange_chosen(TRY(plan::read_job(path)));
+}
+
+Result<plan::Job> read_job(const std::string& path) {
+  plan::Job job = TRY(reread_job(path));
+  note_lost_strands(job);
+  return job;
+}
+
+void note_lost_strands(const plan::Job& job) {
+  if (job.parallelism.strands) note(schedule_search::kStrandsLost);
 }
 
 Result<plan::Job> load_job(const InputOptions& in) {
@@ -71,15 +92,13 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
     print_notes(plan::notes_on_precision(plan));
   } else {
     if (in.hardware.empty()) {
-      plan = TRY(cost::make_plan(TRY(load_job(in))));
+      plan = TRY(plan_of(in, TRY(reread_job(in.input)), nullptr));
     } else {
       const plan::Hardware hardware = TRY(plan::read_hardware(in.hardware));
       const std::string doing = "using " + in.hardware;
       plan::Job job = TRY(plan::read_job(in.input));
       job = TRY(during(across::with_exchange_chosen(std::move(job), &hardware), doing));
-      apply_replacements(in, job);
-      print_notes(job.notes);
-      plan = TRY(during(cost::make_plan(job, &hardware), doing));
+      plan = TRY(during(plan_of(in, std::move(job), &hardware), doing));
     }
   }
   return plan;

@@ -12,15 +12,20 @@
 namespace tombolo::command {
 
 // A job or a Plan file, whichever it is, with the replacements applied and the memory checked. What of a
-// job has no effect is a note (caller.h).
+// job has no effect is a note (caller.h), and so is whether a job that asks for strands gets them.
 Result<plan::Plan> load_plan(const InputOptions& in);
 
 // The same, where the schedule is still to be chosen: nothing is built or checked.
 Result<plan::Plan> open_plan(const InputOptions& in);
 
 // A job, or a Plan as one, with its [exchange] chosen where it says "auto" (decide/across/exchange_choice.h).
-// Its notes are the caller's to show.
+// Its notes are the caller's to show. What these callers leave out of it, strands, is a note.
 Result<plan::Job> read_job(const std::string& path);
+// The same for callers that take all of it, or have read it before.
+Result<plan::Job> reread_job(const std::string& path);
+
+// Strands that are asked for have no effect, where that is so.
+void note_lost_strands(const plan::Job& job);
 
 // As a job, of a Plan too (spec/plan/job_value.h), with the replacements applied: for those who
 // price it anew. What is left out of it is a note.

@@ -374,7 +374,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   }
   const RankedPlan& best = found.top.front();
   const std::optional<WithStrands> strands =
-      law == cost::Law::kTombolo ? with_strands(best.job) : std::nullopt;
+      law == cost::Law::kTombolo ? schedule_search::with_strands(best.job) : std::nullopt;
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));

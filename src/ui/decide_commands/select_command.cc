@@ -4,6 +4,7 @@
 #include "base/text_table.h"
 #include "decide/geo/select_job.h"
 #include "ui/command/answer.h"
+#include "ui/command/input.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
 #include "ui/decide_commands/decision_pages.h"
@@ -170,6 +171,7 @@ Status select(const SelectCommandOptions& options, std::ostream& out) {
     if (!open.job.selection) open.job.selection.emplace();
     open.job.selection->order = *order;
   }
+  command::note_lost_strands(open.job);
   SelectionJob job = TRY(geo::selection_of(open));
   if (!job.priced) job.notes.push_back("costs are left out: a datacenter names no price");
   const SelectionResult found = TRY(geo::select_datacenters(job.setting));

@@ -37,6 +37,7 @@ Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
     return write_plan_as_chakra(TRY(plan_of(options)), options, out);
   }
   for (const std::string& note : value.notes) std::cerr << "note: " << note << "\n";
+  command::note_lost_strands(job);
   return write_job_as_chakra(job, options, out);
 }
 

@@ -34,7 +34,7 @@ Result<std::optional<strand::PairOffer>> offer_for(const SimulateOptions& option
   const bool alike = p.tensor_per_stage.empty();
   if (plan.cost_source != plan::CostSource::kTombolo) return std::nullopt;
   if (!options.strands && !(communicates && alike)) return std::nullopt;
-  const plan::Job job = TRY(command::read_job(options.in.input));
+  const plan::Job job = TRY(command::reread_job(options.in.input));
   return std::optional(TRY(during(strand::offer_pairs(job), "planning strands of a layer")));
 }
 

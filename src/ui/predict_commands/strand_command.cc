@@ -219,7 +219,7 @@ struct Strands {
   StrandAnswer answer;
 };
 Result<Strands> strands_of(const std::string& file, const strand::StrandOptions& options) {
-  plan::Job job = TRY(command::read_job(file));
+  plan::Job job = TRY(command::reread_job(file));
   StrandAnswer answer = TRY(strand::plan_strands(job, options));
   return Strands{std::move(job), std::move(answer)};
 }

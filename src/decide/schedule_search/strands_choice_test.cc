@@ -1,0 +1,88 @@
+// [parallelism] strands = true: pairs where they are predicted to gain, a reason where not.
+#include "decide/schedule_search/strands_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::schedule_search {
+namespace {
+
+using ::testing::HasSubstr;
+
+// 32 layers on 64 A40, of which half of the time is communication inside of layers.
+std::string job_text(const std::string& parallelism, const std::string& more = "") {
+  return "name = \"j\"\n[model]\npreset = \"llama3-70b\"\nlayers = 32\nkv_heads = 64\n"
+         "vocabulary = 32000\n[[cluster.datacenter]]\nname = \"lab\"\ndevice = \"a40-48g\"\n"
+         "nodes = 8\ndevices_per_node = 8\nscale_up = { domain = 8, bandwidth = \"32 GBps\" }\n"
+         "scale_out = { bandwidth = \"12.5 Gbps\" }\n[training]\nglobal_batch = 32\n"
+         "micro_batch = 1\nprecision = \"bf16\"\nstack = \"megatron\"\n" +
+         more + "[parallelism]\nstrands = true\n" + parallelism;
+}
+
+plan::Job job_of(const std::string& parallelism, const std::string& more = "") {
+  return *plan::parse_job(job_text(parallelism, more), "job.toml");
+}
+
+constexpr const char* kTensor8 = "tensor = 8\ndata = 2\npipeline = 4\nsequence_parallel = true\n";
+
+TEST(StrandsChoice, FoldsTheModelWhereThatIsPredictedToGain) {
+  const plan::Job job = job_of(kTensor8);
+  ASSERT_TRUE(job.parallelism.strands);
+  const Result<StrandsChoice> choice = choose_strands(job);
+  ASSERT_TRUE(choice) << choice.error().text();
+  EXPECT_FALSE(choice->plan.pairs.empty());
+  EXPECT_TRUE(traits_of(choice->plan.parallelism.schedule).has(layout::kPairs));
+  EXPECT_EQ(choice->plan.stages.size(), 8u);
+  EXPECT_THAT(choice->line, HasSubstr("strands: on: schedule dualpipev"));
+  // What it says is what is simulated, and less than without.
+  const SimDuration with = *sim::iteration_time(choice->plan);
+  const SimDuration without = *sim::iteration_time(*cost::make_plan(job));
+  EXPECT_LT(with, without);
+  EXPECT_THAT(choice->line, HasSubstr(brief(seconds(with)) + " predicted; " +
+                                      brief(seconds(without)) + " with schedule 1f1b without"));
+  // A Plan has the answer and not the question.
+  EXPECT_FALSE(choice->plan.parallelism.strands);
+  EXPECT_TRUE(plan::parse_plan(plan::to_json_text(choice->plan), "plan.json"));
+}
+
+TEST(StrandsChoice, KeepsAScheduleThatHasPairs) {
+  const Result<StrandsChoice> choice =
+      choose_strands(job_of(std::string(kTensor8) + "schedule = \"w\"\nvirtual_stages = 2\n"));
+  ASSERT_TRUE(choice) << choice.error().text();
+  EXPECT_EQ(choice->plan.schedule_name(), "w");
+  EXPECT_FALSE(choice->plan.pairs.empty());
+}
+
+TEST(StrandsChoice, IsOffWithAReasonAndThenThePlanIsThatOfTheJob) {
+  // No communication inside of layers; links within nodes so fast that waiting for both of a pair
+  // costs more than it hides.
+  const std::string fast = "32 GBps", slow = job_text(kTensor8);
+  std::string text = slow;
+  text.replace(text.find(fast), fast.size(), "32000 GBps");
+  const std::pair<plan::Job, const char*> cases[] = {
+      {job_of("tensor = 1\ndata = 2\npipeline = 32\n"), "no layer communicates"},
+      {*plan::parse_job(text, "job.toml"), "with its pairs and"}};
+  for (const auto& [job, reason] : cases) {
+    const Result<StrandsChoice> choice = choose_strands(job);
+    ASSERT_TRUE(choice) << choice.error().text();
+    EXPECT_THAT(choice->line, HasSubstr("strands: off: "));
+    EXPECT_THAT(choice->line, HasSubstr(reason));
+    EXPECT_EQ(choice->plan, *cost::make_plan(job));
+  }
+}
+
+TEST(StrandsChoice, RefusesTimesOfWholeStages) {
+  const plan::Job job =
+      job_of(kTensor8, "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n");
+  const Result<StrandsChoice> choice = choose_strands(job);
+  ASSERT_FALSE(choice);
+  EXPECT_EQ(choice.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(choice.error().text(), HasSubstr("[stage_times] pair"));
+}
+
+}  // namespace
+}  // namespace tombolo::schedule_search
