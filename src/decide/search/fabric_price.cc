@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "predict/network/grid_collective.h"
 #include "predict/workload/traffic.h"
 
 namespace tombolo::search {
@@ -13,52 +12,6 @@ namespace {
 using network::Fabric;
 
 constexpr double kSecondsPerYear = 365.0 * 24 * 3600;
-
-// The ranks of an expert group as x in each of y domains. All groups lie like the first, whose
-// ranks count from 0.
-Result<network::Grid> expert_grid(const plan::Job& job) {
-  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
-  const int64_t domain = datacenter.scale_up.domain;
-  const layout::RankNumbering numbering =
-      TRY(layout::RankNumbering::make(job.parallelism, job.file));
-  std::map<int64_t, std::vector<int64_t>> rails;  // of the group's ranks, by domain
-  for (const int32_t rank : numbering.groups(layout::RankGroup::kExpert).members(0)) {
-    rails[rank / domain].push_back(rank % domain);
-  }
-  const std::vector<int64_t>& first = rails.begin()->second;
-  for (const auto& [at, of_domain] : rails) {
-    if (of_domain == first) continue;
-    return unusable(fmt::format("{}: parallelism.expert = {}: a group has ranks on {} rails of one "
-                                "domain and on {} others of another; appendix D knows whole grids",
-                                job.file, job.parallelism.expert, first.size(), of_domain.size()),
-                    "degrees of tensor and expert that divide the domain, or are its multiples");
-  }
-  return network::Grid{.domain = static_cast<int64_t>(first.size()),
-                       .domains = static_cast<int64_t>(rails.size()),
-                       .scale_up = datacenter.scale_up.bandwidth,
-                       .port = datacenter.scale_out.bandwidth};
-}
-
-// What experts' exchanges take longer on rails, in one iteration.
-Result<Seconds> forwarding(const plan::Job& job) {
-  const layout::Parallelism& p = job.parallelism;
-  if (p.expert == 1) return 0_s;
-  const network::Grid grid = TRY(expert_grid(job));
-  TRY(network::check(grid));
-  Bytes shard;  // to each other GPU of the group, in an iteration, from the busiest stage
-  const auto volume = TRY(workload::traffic_volume(job, {}));
-  for (const workload::StageVolume& stage : volume.stages) {
-    shard = std::max(shard, stage.expert);
-  }
-  const Bytes message = static_cast<double>(p.expert) * shard;
-  const Seconds longer = network::all_to_all_rail_only(grid, message) -
-                         network::all_to_all_full_bisection(grid, message);
-  const auto microbatches =
-      static_cast<double>(job.training.global_batch / (job.training.micro_batch * p.data));
-  const double filling =
-      static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * microbatches);
-  return (1 + filling) * longer;
-}
 
 // Where the assumption that other traffic stays on its rails is wrong.
 void note_other_rails(const workload::TrafficSummary& traffic, std::vector<std::string>& notes) {
@@ -102,6 +55,50 @@ Status check(const plan::Job& job, Seconds iteration, const FabricPriceOptions& 
 }
 
 }  // namespace
+
+// All groups lie like the first, whose ranks count from 0.
+Result<network::Grid> expert_grid(const plan::Job& job) {
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  const int64_t domain = datacenter.scale_up.domain;
+  const layout::RankNumbering numbering =
+      TRY(layout::RankNumbering::make(job.parallelism, job.file));
+  std::map<int64_t, std::vector<int64_t>> rails;  // of the group's ranks, by domain
+  for (const int32_t rank : numbering.groups(layout::RankGroup::kExpert).members(0)) {
+    rails[rank / domain].push_back(rank % domain);
+  }
+  const std::vector<int64_t>& first = rails.begin()->second;
+  for (const auto& [at, of_domain] : rails) {
+    if (of_domain == first) continue;
+    return unusable(fmt::format("{}: parallelism.expert = {}: a group has ranks on {} rails of one "
+                                "domain and on {} others of another; appendix D knows whole grids",
+                                job.file, job.parallelism.expert, first.size(), of_domain.size()),
+                    "degrees of tensor and expert that divide the domain, or are its multiples");
+  }
+  return network::Grid{.domain = static_cast<int64_t>(first.size()),
+                       .domains = static_cast<int64_t>(rails.size()),
+                       .scale_up = datacenter.scale_up.bandwidth,
+                       .port = datacenter.scale_out.bandwidth};
+}
+
+Result<Seconds> forwarding(const plan::Job& job) {
+  const layout::Parallelism& p = job.parallelism;
+  if (p.expert == 1) return 0_s;
+  const network::Grid grid = TRY(expert_grid(job));
+  TRY(network::check(grid));
+  Bytes shard;  // to each other GPU of the group, in an iteration, from the busiest stage
+  const auto volume = TRY(workload::traffic_volume(job, {}));
+  for (const workload::StageVolume& stage : volume.stages) {
+    shard = std::max(shard, stage.expert);
+  }
+  const Bytes message = static_cast<double>(p.expert) * shard;
+  const Seconds longer = network::all_to_all_rail_only(grid, message) -
+                         network::all_to_all_full_bisection(grid, message);
+  const auto microbatches =
+      static_cast<double>(job.training.global_batch / (job.training.micro_batch * p.data));
+  const double filling =
+      static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * microbatches);
+  return (1 + filling) * longer;
+}
 
 network::FabricSize fabric_size(const plan::Job& job, int64_t radix) {
   const layout::Parallelism& p = job.parallelism;

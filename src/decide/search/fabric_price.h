@@ -26,6 +26,7 @@
 
 #include "base/result.h"
 #include "predict/network/fabric.h"
+#include "predict/network/grid_collective.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::search {
@@ -61,6 +62,12 @@ struct FabricPrices {
     return rail_only.iterations_per_dollar() / clos.iterations_per_dollar() - 1;
   }
 };
+
+// The ranks of an expert group as x in each of y domains. Unusable: they lie unevenly over domains.
+Result<network::Grid> expert_grid(const plan::Job& job);
+
+// What experts' exchanges take longer on rails, in one iteration; nothing without experts.
+Result<Seconds> forwarding(const plan::Job& job);
 
 // How large the fabric of a job is: a port for each GPU of its parallelism.
 network::FabricSize fabric_size(const plan::Job& job, int64_t radix);
