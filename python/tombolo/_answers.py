@@ -384,6 +384,7 @@ class Fabric(Answer):
     rail_only: Document | None = None
     reduction: float | None = None
     failures: list[Document] | None = None
+    tiling: Document | None = None
 
 
 @dataclass(frozen=True, repr=False)

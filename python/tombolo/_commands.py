@@ -114,8 +114,13 @@ def fabric(gpus: int | None = None, *, radix: int | None = None, domain: int | N
            optical_group: int | None = None, switch_port_price: str | float | None = None, transceiver_price: str | float | None = None,
            domain_bandwidth: str | None = None, port_bandwidth: str | None = None, message: str | None = None, failures: bool = False,
            job: Path | None = None, law: str | None = None, iteration: Time | None = None, years: float | None = None,
-           price_includes_network: bool = False, report: Path | None = None) -> _answers.Fabric:
-    """What the network of a GPU cluster needs and costs: Clos, rail-optimised, rail-only. job: a file whose GPUs it joins."""
+           price_includes_network: bool = False, jobs: Sequence[Path] | None = None, report: Path | None = None) -> _answers.Fabric:
+    """What the network of a GPU cluster needs and costs: Clos, rail-optimised, rail-only.
+
+    job:  a file whose GPUs it joins.
+    jobs: files that share one cluster: which rails of which domains each gets. Raises NoFeasiblePlan where some have no place; its
+          `answer` says which.
+    """
     options = _options(locals())
     return cast(_answers.Fabric, _ask.run(["fabric", "--json", *_ask.words_of({**options, "job": job})], kind=_answers.Fabric))
 

@@ -164,6 +164,9 @@ class Pages(Case):
         failures = next(table for table in page["tables"] if table["title"] == "What a failure costs")
         self.assertEqual(len(answer["failures"]), len(failures["rows"]))
         self.assertIsNone(page["map"])
+        answer, page = self.page("fabric", "--jobs", priced)
+        jobs = next(table for table in page["tables"] if table["title"] == "Several jobs, rail-only")
+        self.assertEqual([[job["name"], f"{job['gpus']}"] for job in answer["tiling"]["jobs"]], [row[:2] for row in jobs["rows"]])
 
     def test_a_page_that_cannot_be_written_costs_no_answer(self):
         for words in (["plan", PLANNING], ["plan", self.two_places(), "--across"], ["plan", FIVE_ZONES], ["select", SELECT],

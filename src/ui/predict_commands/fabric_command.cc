@@ -25,6 +25,7 @@ struct Question {
   std::optional<Bytes> message;
   FailureOptions failures;
   std::optional<PricedJob> job;
+  std::optional<SharedCluster> shared;
 };
 
 // "748" and "748 USD" alike: there is one currency.
@@ -34,11 +35,16 @@ Result<Dollars> read_price(const std::string& text, const char* option) {
 
 Result<Question> read_question(const FabricOptions& options) {
   Question q;
-  if (options.job.empty() && options.gpus == 0) {
+  const bool of_jobs = !options.job.empty() || !options.jobs.empty();
+  if (!of_jobs && options.gpus == 0) {
     return unusable("--gpus is missing", "--gpus 32768, or --job job.toml");
   }
+  if (!of_jobs && !options.law.empty()) {
+    return unusable("--law: there is no job whose iteration it predicts",
+                    "--job job.toml, or --jobs a.toml,b.toml");
+  }
   q.size = {options.gpus, options.radix, options.domain};
-  if (options.job.empty()) TRY(check(q.size));
+  if (!of_jobs) TRY(check(q.size));
   q.prices.switch_port = TRY(read_price(options.switch_port_price, "--switch-port-price"));
   q.prices.transceiver = TRY(read_price(options.transceiver_price, "--transceiver-price"));
   TRY(check(q.prices));
@@ -46,14 +52,21 @@ Result<Question> read_question(const FabricOptions& options) {
     q.job = TRY(price_job(options, q.prices));
     q.size = q.job->prices.size;
   }
+  if (!options.jobs.empty()) {
+    q.shared = TRY(share_cluster(options));
+    q.size.gpus = q.shared->datacenter.devices();
+    q.size.domain = q.shared->datacenter.scale_up.domain;
+    TRY(check(q.size));
+  }
   q.grid.domain = std::min(q.size.gpus, q.size.domain);
   q.grid.domains = std::max<int64_t>(1, q.size.gpus / q.size.domain);
   q.grid.scale_up = TRY(during(parse_quantity<BytesPerSecond>(options.domain_bandwidth),
                                "reading --domain-bandwidth"));
   q.grid.port = TRY(
       during(parse_quantity<BytesPerSecond>(options.port_bandwidth), "reading --port-bandwidth"));
-  if (q.job) {
-    const cluster::Datacenter& datacenter = q.job->job.cluster.datacenters[0];
+  if (q.job || q.shared) {
+    const cluster::Datacenter& datacenter =
+        q.job ? q.job->job.cluster.datacenters[0] : q.shared->datacenter;
     q.grid.scale_up = datacenter.scale_up.bandwidth;
     q.grid.port = datacenter.scale_out.bandwidth;
   }
@@ -272,6 +285,7 @@ Value::Table fabric_json(const Question& q, const FabricOptions& options,
   if (q.message) answer.emplace_back("collectives", collectives_json(q));
   if (options.failures) answer.emplace_back("failures", failures_json(q));
   if (q.job) answer.emplace_back("job", priced_job_json(*q.job));
+  if (q.shared) answer.emplace_back("tiling", shared_cluster_json(*q.shared));
   return answer;
 }
 
@@ -287,15 +301,16 @@ Status fabric(const FabricOptions& options, std::ostream& out) {
   TRY(files.commit());
   if (options.json) {
     command::print_json(out, answer);
-    return {};
+    return q.shared ? all_have_a_place(*q.shared) : Status{};
   }
   print_parts(out, q);
   for (const std::string& remark : remarks) out << "  note: " << remark << "\n";
   if (q.message) print_collectives(out, q);
   if (options.failures) print_failures(out, q);
   if (q.job) print_priced_job(out, *q.job);
+  if (q.shared) print_shared_cluster(out, *q.shared);
   if (!options.report.empty()) out << "wrote " << options.report << "\n";
-  return {};
+  return q.shared ? all_have_a_place(*q.shared) : Status{};
 }
 
 command::Command add_fabric(CLI::App& app) {
@@ -339,7 +354,7 @@ command::Command add_fabric(CLI::App& app) {
           ->excludes(gpus)
           ->excludes(domain);
   command::suggestions(
-      words->add_option("--law", options->law, "that predicts the job's iteration")->needs(job),
+      words->add_option("--law", options->law, "that predicts the iteration of a job"),
       {"tombolo", "rail-only"});
   words
       ->add_option("--iteration", options->iteration,
@@ -353,6 +368,16 @@ command::Command add_fabric(CLI::App& app) {
       ->add_flag("--price-includes-network", options->price_includes_network,
                  "the cluster's price of a device has a Clos in it")
       ->needs(job);
+  command::heading(words, "Several jobs");
+  words
+      ->add_option("--jobs", options->jobs,
+                   "jobs or Plans that share one cluster: which rails of which domains each gets, "
+                   "and its iteration there")
+      ->type_name("FILE,FILE")
+      ->delimiter(',')
+      ->excludes(gpus)
+      ->excludes(domain)
+      ->excludes(job);
   command::heading(words, command::kComesOut);
   command::add_report(words, options->report, "costs and times of each fabric");
   command::add_json(words, options->json);

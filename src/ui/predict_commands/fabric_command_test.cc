@@ -120,6 +120,38 @@ TEST_F(FabricOfJob, takes_a_measured_iteration_instead_of_a_law) {
   EXPECT_EQ(both.error().exit_code(), 2);
 }
 
+// Two jobs of 32 GPUs and one of 64 on a cluster of 64.
+TEST_F(FabricOfJob, tiles_a_cluster_with_several_jobs) {
+  const auto write = [&](const char* name, std::string text, const char* from, const char* to) {
+    text.replace(text.find(from), std::string(from).size(), to);
+    std::ofstream(at(name)) << text;
+    return at(name);
+  };
+  const std::string half = write("half.toml", test::kGptOn64, "pipeline = 8", "pipeline = 4");
+  FabricOptions o;
+  o.jobs = {half, half};
+  const std::string text = answer(o);
+  EXPECT_THAT(text, HasSubstr("2 jobs on 8 rails of 8 domains, rail-only: 64 of 64 GPUs in use"));
+  EXPECT_THAT(text, HasSubstr("  0-3 |AAAAAAAA|\n  4-7 |BBBBBBBB|\n"));
+  EXPECT_THAT(text, HasSubstr("no tiling has more GPUs in use, nor loses less time"));
+
+  o.jobs = {half, path_};
+  o.json = true;
+  std::ostringstream out;
+  const Status status = fabric(o, out);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().exit_code(), 3);
+  EXPECT_THAT(status.error().message, HasSubstr("1 of 2 jobs have no place"));
+  const Value tiling = *parse_json(out.str(), "stdout")->find("tiling");
+  EXPECT_EQ(*tiling.find("gpus_in_use")->get<int64_t>(), 64);
+  const Value& left_out = (*tiling.find("jobs")->get<Value::Array>())[0];
+  EXPECT_FALSE(*left_out.find("placed")->get<bool>());
+  EXPECT_EQ(*left_out.find("why_not")->get<std::string>(), "takes 32 GPUs, and none is left over");
+
+  o.iteration = "1s";
+  EXPECT_FALSE(fabric(o, out));
+}
+
 TEST(FabricCommand, refuses_with_exit_code_two_and_what_to_try) {
   const auto refused = [](auto change) {
     FabricOptions options = sized(1024, 64, 8);
@@ -140,6 +172,7 @@ TEST(FabricCommand, refuses_with_exit_code_two_and_what_to_try) {
   refused([](FabricOptions& o) { o.message = "0 B"; });
   refused([](FabricOptions& o) { o.port_bandwidth = "400"; });
   refused([](FabricOptions& o) { o.server = 3; });
+  refused([](FabricOptions& o) { o.law = "rail-only"; });
 }
 
 }  // namespace

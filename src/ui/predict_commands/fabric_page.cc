@@ -125,6 +125,43 @@ void add_job(const Value& job, PlannerPage& page) {
                         "rail-only, relative to a Clos"});
 }
 
+std::string ranges_text(const Value& job, const char* key) {
+  std::string out;
+  for (const Value& range : list_at(job, key)) {
+    const std::string first = figure_of(number_at(range, "first"));
+    const std::string last = figure_of(number_at(range, "last"));
+    out += (out.empty() ? "" : ", ") + (first == last ? first : first + "-" + last);
+  }
+  return out;
+}
+
+void add_tiling(const Value& tiling, PlannerPage& page) {
+  HeatMapTable table{
+      .title = "Several jobs, rail-only",
+      .columns = {"job", "GPUs", "iteration", "in its fastest rectangle", "on a Clos", "rails",
+                  "domains"},
+      .figures = 4,
+      .rows = {},
+      .remark = fmt::format(
+          "{} of {} GPUs in use; on a Clos {}. Iterations by the law {}.",
+          figure_of(number_at(tiling, "gpus_in_use")), figure_of(number_at(tiling, "gpus")),
+          figure_of(number_at(tiling, "clos_gpus_in_use")), text_at(tiling, "law"))};
+  for (const Value& job : list_at(tiling, "jobs")) {
+    const bool placed = *value_at(job, "placed").get<bool>();
+    const Value::Array& rectangles = list_at(job, "rectangles");
+    table.rows.push_back(
+        {text_at(job, "name"), figure_of(number_at(job, "gpus")),
+         placed ? time_of(number_at(job, "iteration_s")) : "no place",
+         rectangles.empty() ? "-" : time_of(number_at(rectangles[0], "iteration_s")),
+         time_of(number_at(job, "clos_iteration_s")),
+         placed ? ranges_text(job, "rails") : text_at(job, "why_not"),
+         placed ? ranges_text(job, "domains") : ""});
+  }
+  page.tables.push_back(std::move(table));
+  page.cards.push_back({"GPUs in use", figure_of(number_at(tiling, "gpus_in_use")),
+                        "of " + figure_of(number_at(tiling, "gpus")) + ", rail-only"});
+}
+
 }  // namespace
 
 std::string fabric_page(const Value& answer, const std::string& command) {
@@ -148,6 +185,10 @@ std::string fabric_page(const Value& answer, const std::string& command) {
   if (const Value* job = answer.find("job")) {
     add_job(*job, page);
     for (const std::string& note : texts_at(*job, "notes")) page.notes.push_back(note);
+  }
+  if (const Value* tiling = answer.find("tiling")) {
+    add_tiling(*tiling, page);
+    for (const std::string& note : texts_at(*tiling, "notes")) page.notes.push_back(note);
   }
   page.command = command;
   page.version = command::version();

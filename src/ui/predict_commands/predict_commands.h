@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/value.h"
 #include "decide/search/fabric_price.h"
+#include "decide/search/job_tiling.h"
 #include "spec/chakra/chakra.h"
 #include "spec/plan/job.h"
 #include "spec/plan/plan.h"
@@ -120,6 +121,7 @@ struct FabricOptions {
   int64_t optical_group = 8;      // GPUs that an optical switch in a domain exchanges together
   // With a job its GPUs, domain and bandwidths count instead of the above; iterations per dollar.
   std::string job;
+  std::vector<std::string> jobs;        // that share one cluster: its GPUs count, and are tiled
   std::string law;                      // empty: the default (cost::find_law)
   std::string iteration;                // "12.5s", measured on full bisection, instead of a law
   double years = 3;                     // until the network is written off
@@ -161,5 +163,17 @@ Result<PricedJob> price_job(const FabricOptions& options,
 
 void print_priced_job(std::ostream& out, const PricedJob& priced);
 Value priced_job_json(const PricedJob& priced);
+
+// The part of `tombolo fabric` that takes several jobs: which rails of which domains each gets.
+struct SharedCluster {
+  cluster::Datacenter datacenter;
+  std::string law;
+  search::JobTiling tiling;
+};
+Result<SharedCluster> share_cluster(const FabricOptions& options);
+void print_shared_cluster(std::ostream& out, const SharedCluster& shared);
+Value shared_cluster_json(const SharedCluster& shared);
+// Infeasible, after the answer: jobs without a place, and what is short.
+Status all_have_a_place(const SharedCluster& shared);
 
 }  // namespace tombolo::predict_commands
