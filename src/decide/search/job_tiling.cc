@@ -95,8 +95,7 @@ class Rectangles {
   Rectangles(int64_t rails, cost::Law law) : rails_(rails), law_(law) {}
 
   // Those of a job, the fastest first, also such as have too many domains.
-  Result<std::vector<JobRectangle>> of(const plan::Job& job, int64_t gpus,
-                                       std::vector<std::string>& notes) const {
+  Result<std::vector<JobRectangle>> of(const plan::Job& job, int64_t gpus, bool& fits) const {
     const layout::Parallelism& p = job.parallelism;
     const layout::DimensionOrder order = TRY(layout::dimension_order(p, job.file));
     std::vector<JobRectangle> out;
@@ -110,9 +109,7 @@ class Rectangles {
           fmt::format("estimating {} on {} rails of {} domains", job.file, rails, gpus / rails)));
       const Seconds forwarded = TRY(forwarding(part));
       out.push_back({rails, gpus / rails, forwarded, estimate.iteration + forwarded});
-      if (out.size() == 1 && !estimate.fits()) {
-        notes.push_back(fmt::format("{} does not fit into the memory of its devices", job.name));
-      }
+      fits = estimate.fits();  // in all of them or in none
     }
     std::ranges::stable_sort(out, {}, &JobRectangle::iteration);
     return out;
@@ -208,17 +205,23 @@ Result<JobTiling> tile_jobs(const std::vector<plan::Job>& jobs, cost::Law law) {
     out.notes.push_back(fmt::format("the last domain has {} of {} GPUs, which stay out",
                                     devices % out.rails, out.rails));
   }
+  std::string too_large;
   const Rectangles known(out.rails, law);
   std::vector<std::vector<JobRectangle>> priced;
   std::vector<std::vector<RectangleShape>> shapes;
   for (const plan::Job& job : jobs) {
     TiledJob tiled{.file = job.file, .name = job.name, .gpus = job.parallelism.devices()};
-    priced.push_back(TRY(known.of(job, tiled.gpus, out.notes)));
+    bool fits = true;
+    priced.push_back(TRY(known.of(job, tiled.gpus, fits)));
+    if (!fits) too_large += (too_large.empty() ? "" : ", ") + job.name;
     tiled.rectangles = priced.back();
     std::erase_if(tiled.rectangles,
                   [&](const JobRectangle& each) { return each.domains > out.domains; });
     shapes.push_back(shapes_of(tiled));
     out.jobs.push_back(std::move(tiled));
+  }
+  if (!too_large.empty()) {
+    out.notes.push_back(fmt::format("more memory than their devices have: {}", too_large));
   }
   out.tiling = tile(out.rails, out.domains, shapes);
   for (size_t i = 0; i < jobs.size(); ++i) {
