@@ -2,7 +2,9 @@
 
 #include "base/check.h"
 #include "predict/astra/workload_run.h"
+#include "predict/cost/configuration.h"
 #include "predict/cost/constants.h"
+#include "predict/cost/law.h"
 
 namespace tombolo::astra {
 namespace {
@@ -14,6 +16,14 @@ Dimension switched(const Fabric& fabric, const cost::FabricConstants& reached, i
   return {network::Block::kSwitch, static_cast<int32_t>(npus),
           fabric.bandwidth.value * reached.efficiency / (int64_t{1} << 30),
           fabric.latency.value * 1e9 / 2};
+}
+
+// The GPUs of a domain that a job takes where it does not fill domains: those over which `estimate` lays
+// its groups.
+Result<int64_t> taken_of_domain(const plan::Job& job, int64_t domain) {
+  const cost::Configuration c = TRY(cost::configuration_of(job));
+  const cost::GroupPlacement groups = cost::lay_out(c, cost::usable_domain(domain, c.devices()));
+  return groups.tensor.domain * groups.context.domain * groups.data.domain * groups.pipeline.domain;
 }
 
 }  // namespace
@@ -34,8 +44,9 @@ Result<network::Topology> network_of(const plan::Job& job, int32_t ranks) {
   const auto outside = [&](int64_t npus) {
     return switched(here.scale_out, constants.scale_out, npus);
   };
-  const int64_t domain = here.scale_up.domain;
+  int64_t domain = here.scale_up.domain;
   if (ranks <= domain) return network::Topology::create({inside(ranks)});
+  if (ranks % domain != 0) domain = TRY(taken_of_domain(job, domain));
   if (ranks % domain != 0) {
     return unusable(
         fmt::format("scale_up.domain = {}: {} ranks leave a domain partly empty", domain, ranks),

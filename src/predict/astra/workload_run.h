@@ -50,8 +50,9 @@ Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
 // GPUs of a scale-up domain hang on one switch; domains, if there are several, hang on another by
 // as many links as there are GPUs, GPU i of each to GPU i of the others. A link has the share of the
 // bandwidth of scale_up or scale_out that collectives reach, as `estimate` takes it (cost/constants.h),
-// and half of its latency, for there are two to a message. Bounds: one datacenter; the ranks fill a
-// domain, or whole domains.
+// and half of its latency, for there are two to a message. Ranks that fill no whole domains take as many
+// GPUs of each as `estimate` lays their groups over: 12 ranks with tensor 4 on domains of 8 are 4 in
+// each of 3. Bounds: one datacenter.
 //
 // Groups are laid over both, with rings in each and messages of experts to whom they are for; four
 // chunks, `localBWAware`; no delay at endpoints. On a network of one's own (system_of) reductions
@@ -59,7 +60,7 @@ Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
 // collectives reach, and a collective of hierarchical groups takes the start-up that `estimate`
 // counts.
 //
-// Unusable: several datacenters; ranks that leave a domain partly empty; an unknown stack.
+// Unusable: several datacenters; an unknown stack; ranks that are another number than the job has.
 Result<network::Topology> network_of(const plan::Job& job, int32_t ranks);
 SystemSettings system_of(const plan::Job& job, size_t dimensions,
                          GroupShape groups = GroupShape::kHierarchical);

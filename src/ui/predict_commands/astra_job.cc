@@ -73,6 +73,10 @@ Result<JobAnswer> run_job(const std::string& file, const workload::WorkloadOptio
   JobAnswer out;
   out.microbatches = workload.microbatches();
   out.run = TRY(run_job(workload, system, options));
+  if (options.network.empty() && options.system.empty() && hierarchical(system.settings)) {
+    out.notes = compared_with_estimate(job, out.run.answer);
+  }
+  for (const std::string& note : out.notes) std::cerr << "note: " << note << "\n";
   return out;
 }
 
@@ -132,6 +136,7 @@ Value JobAnswer::to_value(const astra::AstraAnswer& answer) const {
                    {"messages", run.count.messages},
                    {"simulated_ranks", static_cast<int64_t>(answer.report.ranks.size())}};
   if (!run.not_collapsed.empty()) out.emplace_back("not_collapsed", run.not_collapsed);
+  if (!notes.empty()) out.emplace_back("notes", Value::Array(notes.begin(), notes.end()));
   return out;
 }
 

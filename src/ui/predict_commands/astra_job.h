@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/value.h"
@@ -14,6 +15,7 @@ namespace tombolo::predict_commands {
 struct JobAnswer {
   astra::WorkloadAnswer run;  // its `answer` is taken by whoever prints
   int32_t microbatches = 0;
+  std::vector<std::string> notes;  // on the job's own cluster: what sets it apart from `estimate`
 
   std::string brief(const astra::AstraAnswer& answer) const;
   Value to_value(const astra::AstraAnswer& answer) const;
@@ -23,6 +25,11 @@ struct JobAnswer {
 // (network_of, astra/workload_run.h).
 Result<JobAnswer> run_job(const std::string& job, const workload::WorkloadOptions& workload,
                           const astra::AstraOptions& options);
+
+// Where 5 % or more lie between them, which collectives contend on what: one sentence each. Partly empty
+// domains as well.
+std::vector<std::string> compared_with_estimate(const plan::Job& job,
+                                                const astra::AstraAnswer& answer);
 
 // The same in two steps, where there are several systems.
 Result<workload::Workload> workload_of_job(const std::string& job,
