@@ -142,7 +142,7 @@ class Astra(Case):
             return "\n".join(said)
         rails = "tensor = 8\npipeline = 1\ndata = 4\nsequence_parallel = true"
         self.assertEqual(notes(rails, net=10), "")
-        self.assertIn("less: there sums of gradients hide behind up to 51 % of a pass; here they wait for tensor collectives", notes(rails, net=400))
+        self.assertIn("less: there gradient all-reduces hide behind up to 51 % of a pass; here they wait for tensor collectives", notes(rails, net=400))
         # (8 - 1) / (4 (2 - 1)): rings of eight through four ports of either domain.
         self.assertIn("more: there rings of all 8 ranks of a data group share the ports of the 4 that it has in each of 2 domains, with 1.75 times",
                       notes("tensor = 2\npipeline = 2\ndata = 8", net=50))

@@ -59,26 +59,25 @@ Status check(const std::vector<plan::Job>& jobs) {
   return {};
 }
 
-// Whether the degrees fill a domain part of `rails` GPUs, innermost first.
-bool fills(const layout::Parallelism& p, const layout::DimensionOrder& order, int64_t rails) {
-  int64_t left = rails;
+// How many stages of a pipeline share a domain part of `rails` GPUs that the degrees fill, innermost first;
+// nothing: they do not fill it.
+std::optional<int64_t> stages_of_domain(const layout::Parallelism& p,
+                                        const layout::DimensionOrder& order, int64_t rails) {
+  const std::map<layout::Dimension, int64_t> degrees = {
+      {layout::Dimension::kTensor, p.tensor},
+      {layout::Dimension::kContext, p.context},
+      {layout::Dimension::kData, p.data},
+      {layout::Dimension::kPipeline, p.pipeline},
+      {layout::Dimension::kExpert, 1}};  // among those of context and data
+  int64_t left = rails, stages = 1;
   for (const layout::Dimension dimension : order) {
-    const std::map<layout::Dimension, int64_t> degrees = {
-        {layout::Dimension::kTensor, p.tensor},
-        {layout::Dimension::kContext, p.context},
-        {layout::Dimension::kData, p.data},
-        {layout::Dimension::kPipeline, p.pipeline},
-        {layout::Dimension::kExpert, 1}};  // among those of context and data
     const int64_t degree = degrees.at(dimension);
-    if (left % degree == 0) {
-      left /= degree;
-    } else if (degree % left == 0) {
-      left = 1;
-    } else {
-      return false;
-    }
+    if (left % degree != 0 && degree % left != 0) return std::nullopt;
+    const int64_t inside = std::min(left, degree);
+    if (dimension == layout::Dimension::kPipeline) stages = inside;
+    left /= inside;
   }
-  return left == 1;
+  return left == 1 ? std::optional(stages) : std::nullopt;
 }
 
 // The job on a cluster that is its rectangle.
@@ -100,7 +99,9 @@ class Rectangles {
     const layout::DimensionOrder order = TRY(layout::dimension_order(p, job.file));
     std::vector<JobRectangle> out;
     for (int64_t rails = std::min(gpus, rails_); rails >= 1; --rails) {
-      if (gpus % rails != 0 || !fills(p, order, rails)) continue;
+      if (gpus % rails != 0) continue;
+      const std::optional<int64_t> stages = stages_of_domain(p, order, rails);
+      if (!stages) continue;
       if (rails % p.tensor != 0 && p.tensor <= rails_) continue;
       const plan::Job part = inside(job, rails, gpus / rails);
       if (p.expert > 1 && !expert_grid(part)) continue;
@@ -108,7 +109,11 @@ class Rectangles {
           estimate::estimate(part, law_),
           fmt::format("estimating {} on {} rails of {} domains", job.file, rails, gpus / rails)));
       const Seconds forwarded = TRY(forwarding(part));
-      out.push_back({rails, gpus / rails, forwarded, estimate.iteration + forwarded});
+      out.push_back({.rails = rails,
+                     .domains = gpus / rails,
+                     .stages = *stages,
+                     .forwarding = forwarded,
+                     .iteration = estimate.iteration + forwarded});
       fits = estimate.fits();  // in all of them or in none
     }
     std::ranges::stable_sort(out, {}, &JobRectangle::iteration);
@@ -159,6 +164,24 @@ std::string why_not(const TiledJob& job, const JobTiling& all) {
   }
   return fmt::format("{} GPUs are left over, none of them a rectangle of {}", left,
                      shapes_text(job));
+}
+
+// Stages that share a domain, while others lie elsewhere, hand on to another rail at its edge.
+void note_edges(const std::vector<plan::Job>& jobs, JobTiling& all) {
+  std::string names;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const TiledJob& job = all.jobs[i];
+    if (!job.tile) continue;
+    const int64_t stages = job.rectangles[job.tile->shape].stages;
+    if (stages > 1 && stages < jobs[i].parallelism.pipeline) {
+      names += (names.empty() ? "" : ", ") + job.name;
+    }
+  }
+  if (names.empty()) return;
+  all.notes.push_back(fmt::format(
+      "left out: some stages of a pipeline share a domain ({}); from the last of them to the next "
+      "domain's first, activations are for another rail and are forwarded inside the rectangle",
+      names));
 }
 
 // The same jobs where any GPU reaches any other: nothing is forwarded, and a job that has different
@@ -229,6 +252,7 @@ Result<JobTiling> tile_jobs(const std::vector<plan::Job>& jobs, cost::Law law) {
     job.tile = out.tiling.tiles[i];
     if (!job.tile) job.why_not = why_not(job, out);
   }
+  note_edges(jobs, out);
   place_on_clos(jobs, priced, out);
   return out;
 }

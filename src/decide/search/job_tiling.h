@@ -9,8 +9,9 @@
 //   a tensor group lies in one domain, if a domain has as many GPUs at all
 //   its expert groups lie evenly over domains
 //
-// Then gradients, activations and context go along rails and inside domains, and only experts' tokens
-// are forwarded (fabric_price.h). Shapes are told apart by the time of the iteration: what a job loses in a
+// Then tensor, context and data parallelism go along rails and inside domains. Experts' tokens are forwarded
+// (fabric_price.h), and where some stages of a pipeline share a domain, what they hand to the next one;
+// both inside the rectangle. Shapes are told apart by the time of the iteration: what a job loses in a
 // slower one counts in GPUs, (T / T_fastest - 1) N.
 //
 // To compare with, the same on a Clos, where any GPUs will do (any_gpus.h). docs/laws/rectangles.md.
@@ -30,6 +31,7 @@ namespace tombolo::search {
 
 struct JobRectangle {
   int64_t rails = 1, domains = 1;
+  int64_t stages = 1;  // of a pipeline that share a domain
   Seconds forwarding;  // of experts' tokens, in the iteration
   Seconds iteration;
 };

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "decide/search/fabric_price.h"
 #include "predict/estimate/estimate.h"
+#include "predict/workload/traffic.h"
 #include "support/job_texts.h"
 
 namespace tombolo::search {
@@ -69,6 +71,59 @@ TEST(JobTiling, AllowsRectanglesThatKeepGroupsOnRails) {
               ElementsAre("4 x 8", "8 x 4"));
 }
 
+// The rule is arithmetic on degrees; the law of traffic counts every pair of GPUs. Where a width that breaks
+// the rule keeps its bytes on rails all the same, nothing is lost but a shape.
+TEST(JobTiling, GroupsStayOnTheirRailsInEveryRectangle) {
+  Random random(23);
+  const auto of = [&](std::initializer_list<int64_t> values) {
+    return values.begin()[random.below(values.size())];
+  };
+  int rectangles = 0, others = 0, others_across = 0;
+  for (int i = 0; i < 60; ++i) {
+    plan::Job drawn = small_job(kSmall);
+    layout::Parallelism& p = drawn.parallelism;
+    p.tensor = of({1, 2, 4});
+    p.context = of({1, 1, 2});
+    p.data = of({1, 2, 3, 4, 6});
+    p.pipeline = of({1, 2, 3, 4});
+    p.order = random.below(2) == 0 ? "tp-cp-ep-dp-pp" : "tp-cp-ep-pp-dp";
+    drawn.training.global_batch = 12 * p.data;
+    cluster::Datacenter& here = drawn.cluster.datacenters[0];
+    here.nodes = 96;
+    here.scale_up.domain = here.devices_per_node = of({6, 8, 12});
+    const JobTiling tiling = *tile_jobs({drawn}, cost::Law::kTombolo);
+    for (int64_t rails = p.tensor; rails <= here.scale_up.domain; rails += p.tensor) {
+      if (p.devices() % rails != 0) continue;
+      plan::Job part = drawn;
+      part.cluster.datacenters[0].scale_up.domain = rails;
+      part.cluster.datacenters[0].devices_per_node = rails;
+      part.cluster.datacenters[0].nodes = p.devices() / rails;
+      const auto traffic = workload::Traffic::make(part, {});
+      ASSERT_TRUE(traffic) << traffic.error().text();
+      const workload::TrafficSummary sums = traffic->summarize();
+      const auto other_rails = [&](workload::TrafficKind kind) {
+        return sums.of(kind).at(workload::PairReach::kOtherRail).bytes.value > 0;
+      };
+      const bool across = other_rails(workload::TrafficKind::kTensor) ||
+                          other_rails(workload::TrafficKind::kContext) ||
+                          other_rails(workload::TrafficKind::kData);
+      const auto found = std::ranges::find(tiling.jobs[0].rectangles, rails, &JobRectangle::rails);
+      const bool allowed = found != tiling.jobs[0].rectangles.end();
+      if (allowed) {
+        EXPECT_EQ(other_rails(workload::TrafficKind::kPipeline),
+                  found->stages > 1 && found->stages < p.pipeline);
+      }
+      EXPECT_FALSE(allowed && across) << p.tensor << " " << p.context << " " << p.data << " "
+                                      << p.pipeline << " " << p.order << " on " << rails;
+      rectangles += allowed;
+      others += !allowed;
+      others_across += !allowed && across;
+    }
+  }
+  EXPECT_GT(rectangles, 60);
+  EXPECT_GT(others_across, others / 2);
+}
+
 TEST(JobTiling, ARectangleIsAClusterOfItsOwn) {
   const plan::Job narrow = small_job(kSmall);
   const JobTiling tiling = *tile_jobs({narrow}, cost::Law::kTombolo);
@@ -114,6 +169,18 @@ TEST(JobTiling, SaysWhatIsShort) {
   EXPECT_THAT(split.jobs[0].why_not,
               HasSubstr("24 GPUs are left over, none of them a rectangle of 6 x 4"));
   EXPECT_EQ(split.clos_gpus, 64);
+}
+
+TEST(JobTiling, NotesStagesThatHandOnToAnotherRail) {
+  const plan::Job split =
+      small_job(kSmall, {{"data = 4", "data = 2"}, {"pipeline = 2", "pipeline = 4"}});
+  const JobTiling tiling = *tile_jobs({split}, cost::Law::kTombolo);
+  const JobRectangle& rectangle = tiling.jobs[0].rectangles[tiling.jobs[0].tile->shape];
+  EXPECT_EQ(rectangle.stages, rectangle.rails / 4);
+  plan::Job whole = split;  // no other shape: 8 rails of two domains
+  whole.cluster.datacenters[0].nodes = 2;
+  const JobTiling edges = *tile_jobs({whole}, cost::Law::kTombolo);
+  EXPECT_THAT(edges.notes, testing::Contains(HasSubstr("forwarded inside the rectangle")));
 }
 
 TEST(JobTiling, RefusesJobsOfDifferentClusters) {

@@ -47,8 +47,8 @@ std::string shared_npu(const estimate::Estimate& there, const cost::StackConstan
   return fmt::format(
       "{} hide behind up to {:.0f} % of a pass; here they wait for {} collectives, for an NPU runs "
       "one at a time",
-      sharded ? "gathers of parameters and sums of gradients" : "sums of gradients", 100 * hidden,
-      others.empty() ? "each other's" : joined(others, " and "));
+      sharded ? "parameter gathers and gradient reduce-scatters" : "gradient all-reduces",
+      100 * hidden, others.empty() ? "each other's" : joined(others, " and "));
 }
 
 }  // namespace
