@@ -42,10 +42,12 @@ class ShardTeam {
   // Within run(): returns when every shard is here. What one wrote before, the others read after it.
   void meet();
 
+  // Throws out of meet() whoever waits there or comes to, until the next run(): for who meets outside of run().
+  void abandon();
+
  private:
   void serve(int32_t shard);
   void work(int32_t shard) noexcept;
-  void abandon();
 
   const int32_t shards_;
   const Work* work_ = nullptr;
