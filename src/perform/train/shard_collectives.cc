@@ -150,6 +150,16 @@ Rows ShardPlace::own_tokens(int64_t samples, int64_t sequence) const {
   return rows;
 }
 
+at::Tensor bring_rows(const ShardPlace& place, const at::Tensor& x, int64_t rows) {
+  if (!place.cuts_rows()) return x;
+  return place.with->gather(kTensor, place.shard, x, place.own_rows(rows), rows);
+}
+
+at::Tensor sum_parts(const ShardPlace& place, const at::Tensor& partial) {
+  if (!place.cuts_rows()) return place.with->sum(kTensor, place.shard, partial);
+  return place.with->scatter(kTensor, place.shard, partial, place.own_rows(partial.size(0)));
+}
+
 // --- with gradients ------------------------------------------------------------------------------
 
 namespace {
@@ -159,26 +169,28 @@ const ShardPlace& place_at(AutogradContext* context) {
   return *reinterpret_cast<const ShardPlace*>(context->saved_data["place"].toInt());
 }
 
-// Each of a tensor group makes its own of x: gradients add up.
+// Each of a tensor group makes its own of x: gradients add up. With sequence parallelism: rows of all in.
 struct Enter : torch::autograd::Function<Enter> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t place) {
-    context->saved_data["place"] = place;
-    return x.detach();
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t address,
+                            int64_t rows) {
+    context->saved_data["place"] = address;
+    return bring_rows(place_at(context), x, rows).detach();
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const ShardPlace& place = place_at(context);
-    return {place.with->sum(kTensor, place.shard, gradients[0]), at::Tensor()};
+    return {sum_parts(place_at(context), gradients[0]), at::Tensor(), at::Tensor()};
   }
 };
 
+// With sequence parallelism: the sum of one's own rows out.
 struct Leave : torch::autograd::Function<Leave> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& partial, int64_t address) {
     context->saved_data["place"] = address;
-    const ShardPlace& place = place_at(context);
-    return place.with->sum(kTensor, place.shard, partial).detach();
+    context->saved_data["rows"] = partial.size(0);
+    return sum_parts(place_at(context), partial).detach();
   }
-  static variable_list backward(AutogradContext*, const variable_list& gradients) {
-    return {gradients[0], at::Tensor()};
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const int64_t rows = context->saved_data["rows"].toInt();
+    return {bring_rows(place_at(context), gradients[0], rows), at::Tensor()};
   }
 };
 
@@ -191,38 +203,6 @@ struct SumForAll : torch::autograd::Function<SumForAll> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const ShardPlace& place = place_at(context);
     return {place.with->sum(kTensor, place.shard, gradients[0]), at::Tensor()};
-  }
-};
-
-// With sequence parallelism: rows of all in, and the sum of one's own rows out.
-struct EnterRows : torch::autograd::Function<EnterRows> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t address,
-                            int64_t rows) {
-    context->saved_data["place"] = address;
-    context->saved_data["rows"] = rows;
-    const ShardPlace& place = place_at(context);
-    return place.with->gather(kTensor, place.shard, x, place.own_rows(rows), rows).detach();
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const ShardPlace& place = place_at(context);
-    const int64_t rows = context->saved_data["rows"].toInt();
-    return {place.with->scatter(kTensor, place.shard, gradients[0], place.own_rows(rows)),
-            at::Tensor(), at::Tensor()};
-  }
-};
-
-struct LeaveRows : torch::autograd::Function<LeaveRows> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& partial, int64_t address) {
-    context->saved_data["place"] = address;
-    context->saved_data["rows"] = partial.size(0);
-    const ShardPlace& place = place_at(context);
-    return place.with->scatter(kTensor, place.shard, partial, place.own_rows(partial.size(0)));
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const ShardPlace& place = place_at(context);
-    const int64_t rows = context->saved_data["rows"].toInt();
-    return {place.with->gather(kTensor, place.shard, gradients[0], place.own_rows(rows), rows),
-            at::Tensor()};
   }
 };
 
@@ -279,14 +259,12 @@ struct Loss : torch::autograd::Function<Loss> {
 
 at::Tensor enter_products(const ShardPlace& place, const at::Tensor& x, int64_t rows) {
   if (place.degrees().tensor == 1) return x;
-  return place.cuts_rows() ? EnterRows::apply(x, address_of(place), rows)
-                           : Enter::apply(x, address_of(place));
+  return Enter::apply(x, address_of(place), rows);
 }
 
 at::Tensor leave_products(const ShardPlace& place, const at::Tensor& partial) {
   if (place.degrees().tensor == 1) return partial;
-  return place.cuts_rows() ? LeaveRows::apply(partial, address_of(place))
-                           : Leave::apply(partial, address_of(place));
+  return Leave::apply(partial, address_of(place));
 }
 
 at::Tensor sum_for_all(const ShardPlace& place, const at::Tensor& part) {

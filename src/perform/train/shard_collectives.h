@@ -106,9 +106,15 @@ struct ShardPlace {
   Rows own_tokens(int64_t samples, int64_t sequence) const;
 };
 
+// Around products that a tensor group shares out, without gradients: rows of all in, where each has some
+// (x as it is, where each has all), and the sum of what all made, of one's own rows. Of either the backward
+// pass is the other. `rows`: of all that the group has.
+at::Tensor bring_rows(const ShardPlace& place, const at::Tensor& x, int64_t rows);
+at::Tensor sum_parts(const ShardPlace& place, const at::Tensor& partial);
+
 // --- with gradients; the place outlives the graph
 
-// Around products that a tensor group shares out. `rows`: of all that the group has.
+// bring_rows() and sum_parts().
 at::Tensor enter_products(const ShardPlace& place, const at::Tensor& x, int64_t rows);
 at::Tensor leave_products(const ShardPlace& place, const at::Tensor& partial);
 // The sum of a tensor group, of which each makes something of its own.

@@ -441,12 +441,19 @@ at::Tensor StageModule::leave(const at::Tensor& partial) const {
   return place_ ? leave_products(*place_, partial) : partial;
 }
 
-// A product that a tensor group shares out by columns; the bias is added once.
-at::Tensor StageModule::apply_and_leave(const Affine& affine, const at::Tensor& x,
-                                        WeightGradients* gradients) const {
-  if (!place_) return apply(affine, x, gradients);
-  const at::Tensor sum = leave(apply({affine.weight, kNone}, x, gradients));
-  return affine.bias == kNone ? sum : sum + value(affine.bias).to(sum.scalar_type());
+// A product that a tensor group shares out by columns: shards make parts of a sum, and the bias is added once,
+// to the sum.
+at::Tensor StageModule::apply_part(const Affine& affine, const at::Tensor& x,
+                                   WeightGradients* gradients) const {
+  return apply(place_ ? Affine{affine.weight, kNone} : affine, x, gradients);
+}
+
+// What ends attention and MLP: bias of `product`, norm and residual.
+at::Tensor StageModule::add_block(const at::Tensor& residual, const Affine& product,
+                                  const Affine& norm, const at::Tensor& sum) const {
+  return residual + normalise(norm, adds_bias_late(product)
+                                        ? sum + value(product.bias).to(sum.scalar_type())
+                                        : sum);
 }
 
 at::Tensor StageModule::mix(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
@@ -475,37 +482,47 @@ AttentionTables StageModule::tables_of(const Layer& layer) const {
   return tables;
 }
 
+// Of queries, keys and values as products make them.
+at::Tensor StageModule::attend_heads(const Layer& layer, const at::Tensor& query,
+                                     const at::Tensor& key, const at::Tensor& value) const {
+  return mix(layer, normalise_heads(layer.query_norm, query), normalise_heads(layer.key_norm, key),
+             value);
+}
+
+// In which order products stand decides in which order the gradients of what they read are added, the last one
+// first: LayerPass does as this does.
 at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
                                   WeightGradients* gradients) const {
-  const auto times = [&](const at::Tensor& in, const Affine& affine) {
-    return apply(affine, in, gradients);
-  };
   const at::Tensor normed = enter(normalise(layer.attention_norm, x));
-  const at::Tensor mixed =
-      mix(layer, normalise_heads(layer.query_norm, times(normed, layer.query)),
-          normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
-  return after_attention(layer, x, mixed, gradients);
+  const at::Tensor value = apply(layer.value, normed, gradients);
+  const at::Tensor key = apply(layer.key, normed, gradients);
+  const at::Tensor query = apply(layer.query, normed, gradients);
+  return after_attention(layer, x, attend_heads(layer, query, key, value), gradients);
 }
 
 at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
                                         const at::Tensor& mixed, WeightGradients* gradients) const {
-  const at::Tensor attended =
-      x + normalise(layer.attention_output_norm, apply_and_leave(layer.output, mixed, gradients));
+  const at::Tensor attended = add_block(x, layer.output, layer.attention_output_norm,
+                                        leave(apply_part(layer.output, mixed, gradients)));
   const at::Tensor again = enter(normalise(layer.mlp_norm, attended));
-  const at::Tensor out =
+  const at::Tensor made =
       layer.router.weight == kNone
-          ? apply_and_leave(layer.mlp.down, activate(layer.mlp, again, gradients), gradients)
-          : leave(mix_experts(layer, again, gradients));
-  return attended + normalise(layer.mlp_output_norm, out);
+          ? apply_part(layer.mlp.down, activate(layer.mlp, again, gradients), gradients)
+          : mix_experts(layer, again, gradients);
+  return add_block(attended, layer.mlp.down, layer.mlp_output_norm, leave(made));
+}
+
+// `gate`: where the model has some.
+at::Tensor StageModule::activation(const at::Tensor& up, const at::Tensor& gate) const {
+  if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
+  return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
 }
 
 // What is inside of an MLP or expert.
 at::Tensor StageModule::activate(const Mlp& mlp, const at::Tensor& x,
                                  WeightGradients* gradients) const {
   const at::Tensor up = apply(mlp.up, x, gradients);
-  if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
-  const at::Tensor gate = apply(mlp.gate, x, gradients);
-  return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
+  return activation(up, model_.gated_mlp() ? apply(mlp.gate, x, gradients) : at::Tensor());
 }
 
 // Of a tensor group each returns a part of the sum. An expert that gets no row computes with none, so that all

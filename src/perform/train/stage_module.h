@@ -58,6 +58,8 @@ struct ParameterCut {
   bool in_parts = false;
 };
 
+class LayerPass;
+
 class StageModule {
  public:
   // Unusable for a shape that this code cannot compute, such as latent attention. `seed`:
@@ -131,6 +133,8 @@ class StageModule {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  private:
+  friend class LayerPass;  // a layer operator by operator, of the same pieces (layer_operators.h)
+
   // Indices into parameters_; kNone where the model has none.
   static constexpr int kNone = -1;
   struct Affine {
@@ -163,8 +167,13 @@ class StageModule {
   at::Tensor normalise_parts(const Affine& affine, const at::Tensor& x) const;
   at::Tensor enter(const at::Tensor& x) const;
   at::Tensor leave(const at::Tensor& partial) const;
-  at::Tensor apply_and_leave(const Affine& affine, const at::Tensor& x,
-                             WeightGradients* gradients) const;
+  at::Tensor apply_part(const Affine& affine, const at::Tensor& x,
+                        WeightGradients* gradients) const;
+  bool adds_bias_late(const Affine& affine) const { return place_ && affine.bias != kNone; }
+  at::Tensor add_block(const at::Tensor& residual, const Affine& product, const Affine& norm,
+                       const at::Tensor& sum) const;
+  at::Tensor attend_heads(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
+                          const at::Tensor& value) const;
   at::Tensor mix(const Layer& layer, const at::Tensor& query, const at::Tensor& key,
                  const at::Tensor& value) const;
   at::Tensor embed_shard(const at::Tensor& tokens) const;
@@ -172,6 +181,7 @@ class StageModule {
   at::Tensor head(const at::Tensor& x, WeightGradients* gradients) const;
   AttentionTables tables_of(const Layer& layer) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
+  at::Tensor activation(const at::Tensor& up, const at::Tensor& gate) const;
   at::Tensor activate(const Mlp& mlp, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor mix_experts(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor after_attention(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed,

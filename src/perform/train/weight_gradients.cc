@@ -50,11 +50,15 @@ struct Products {
     } else {
       of_weight = gradient.t().mm(saved[0]).to(product.weight.scalar_type());
     }
-    return {gradient.mm(saved[1]), of_weight};
+    return {gradient_of_input(gradient, saved[1]), of_weight};
   }
 };
 
 namespace {
+
+at::Tensor gradient_of_bias(const at::Tensor& gradient, at::ScalarType type) {
+  return gradient.sum(0, false, type);
+}
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
@@ -76,7 +80,7 @@ struct LinearWithBias : torch::autograd::Function<LinearWithBias> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     auto [of_x, of_weight] = Products::backward(context, gradients[0]);
     const auto type = static_cast<at::ScalarType>(context->saved_data["bias"].toInt());
-    return {of_x, of_weight, at::Tensor(), gradients[0].sum(0, false, type), at::Tensor()};
+    return {of_x, of_weight, at::Tensor(), gradient_of_bias(gradients[0], type), at::Tensor()};
   }
 };
 
@@ -108,6 +112,24 @@ at::Tensor linear(const at::Tensor& x, const Weight& weight, const at::Tensor& b
   const at::Tensor used = weight.used.detach();
   return bias.defined() ? LinearWithBias::apply(x, weight.leaf, used, bias, address)
                         : Linear::apply(x, weight.leaf, used, address);
+}
+
+at::Tensor gradient_of_input(const at::Tensor& gradient, const at::Tensor& used) {
+  return gradient.mm(used);
+}
+
+void add_gradients(const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& gradient,
+                   const at::Tensor& input, bool in_place) {
+  const at::NoGradGuard no_gradients;
+  if (weight.requires_grad()) Products::add(weight, gradient, input, in_place);
+  if (!bias.defined() || !bias.requires_grad()) return;
+  const at::Tensor of_bias = gradient_of_bias(gradient, bias.scalar_type());
+  at::Tensor& sum = bias.mutable_grad();
+  if (sum.defined()) {
+    sum.add_(of_bias);
+  } else {
+    sum = of_bias;
+  }
 }
 
 }  // namespace tombolo::train

@@ -1,0 +1,80 @@
+// A layer's passes as operators, by name: which there are, and what each waits for.
+//
+// Those of Wang et al. 2024 (DHelix), section 4.2, as `tombolo strand` plans them (predict/strand/layer_strands.h, which
+// no performer sees; a test holds both against each other):
+//
+//   forward   LN1; AG1; QKV; FA; PROJ; RS1; BDA1; LN2; AG2; FC1; ACT; FC2; RS2; BDA2, each after the one before
+//   backward  bBDA2; bAG2; FC2d; bACT; FC1d; bRS2; bLN2; bBDA1; bAG1; PROJd; bFA; QKVd; bRS1; bLN1, likewise,
+//             and FC2w, FC1w, PROJw, QKVw: gradients of weights, as soon as what they multiply is there
+//
+// AG and RS are collectives of a tensor group with sequence parallelism. Without it RS is a sum, named AR, and there
+// are no AG, of which the backward passes are sums instead: bAR2 and bAR1 in the places of bRS2 and bRS1.
+//
+// Not among them: a second computation of activations, and the operators of a mixture of experts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tombolo::train {
+
+enum class LayerOperator : uint8_t {
+  kLn1,  // what attention reads, normalised
+  kAg1,
+  kQkv,
+  kFa,  // norms of heads, rotation, attention; with context parallelism its collectives too
+  kProj,
+  kRs1,
+  kBda1,  // bias, norm after attention, residual
+  kLn2,
+  kAg2,
+  kFc1,  // up and gate
+  kAct,
+  kFc2,
+  kRs2,
+  kBda2,
+  // backward
+  kBackBda2,
+  kBackAg2,
+  kFc2Input,
+  kFc2Weights,
+  kBackAct,
+  kAgainAg2,
+  kFc1Input,
+  kFc1Weights,
+  kBackRs2,
+  kBackLn2,
+  kBackBda1,
+  kBackAg1,
+  kProjInput,
+  kProjWeights,
+  kBackFa,
+  kAgainAg1,
+  kQkvInput,
+  kQkvWeights,
+  kBackRs1,
+  kBackLn1
+};
+
+// What a tensor group does around products.
+enum class Meeting : uint8_t {
+  kNone,  // a group of one
+  kSums,
+  kRows  // sequence parallelism
+};
+
+struct LayerStep {
+  LayerOperator op;
+  std::string name;
+  std::vector<size_t> after = {};  // earlier ones of the same pass
+  bool communicates = false;
+  bool async = false;  // frameworks start it and go on: beside the gradients of weights
+};
+
+std::vector<LayerStep> forward_steps(Meeting meeting);
+// `gather_again`: inputs of QKV and FC1 are kept scattered, and gathered once more for the gradients of their
+// weights (gAG1, gAG2), as Megatron-LM does. With rows alone.
+std::vector<LayerStep> backward_steps(Meeting meeting, bool gather_again = false);
+
+}  // namespace tombolo::train

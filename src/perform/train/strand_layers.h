@@ -1,0 +1,26 @@
+// Two strands of one rank as operators that an executor can arrange: forward layers of a microbatch, backward layers
+// of another.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perform/train/layer_operators.h"
+#include "perform/train/strand_executor.h"
+
+namespace tombolo::train {
+
+struct StrandLayers {
+  std::span<LayerPass* const>
+      forward;  // in the order in which they are gone through, each of what the one before
+  std::span<LayerPass* const> backward;  // made: the last layer comes first here
+  Meeting meeting = Meeting::kNone;      // LayerPass::meeting()
+  Stream link = Stream::kLocal;          // of tensor groups
+};
+
+// Strand 0 goes forward, 1 backward. Of the first passes begin() and begin_backward() were called, and result() of the
+// last ones is what came out. Of several layers names are those of predict/strand's chain(): "FC1.2" of the second.
+// Passes outlive the operators; both strands may have layers in common, but not the same LayerPass.
+std::vector<StrandOperator> operators_of(const StrandLayers& layers);
+
+}  // namespace tombolo::train
