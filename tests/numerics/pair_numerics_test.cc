@@ -53,6 +53,10 @@ const PairLayout kPairLayouts[] = {
     {"w", "w"},
     {"dualpipev", "dualpipev"},
     {"tensor 2", "w", 1, 2, 1, 0, true},
+    {"tensor 2, sums", "w", 1, 2},
+    {"tensor 2, halves", "dualpipev", 1, 2, 1, 0, true},
+    {"tensor 2, recomputed", "w", 1, 2, 1, 0, true, true},
+    {"tensor 2, zero 2", "w", 2, 2, 1, 2, true},
     {"recomputed", "w", 1, 1, 1, 0, false, true},
     {"zero 2", "w", 2, 1, 1, 2},
     {"experts", "w", 1, 1, 1, 0, false, false, true},
@@ -79,6 +83,10 @@ TEST_P(Pairs, HaveTheBitsOfOneAfterTheOther) {
   EXPECT_EQ(tensors_of(at_once), tensors_of(one_by_one));
   for (const auto& [step, digests] : at_once.compared) EXPECT_EQ(digests.size(), 1) << step.first;
   EXPECT_LT(at_once.losses.at(6), at_once.losses.at(1));
+  // Operators that are arranged have the bits of one graph.
+  plan::Plan alone = plan;
+  alone.pairs.clear();
+  EXPECT_EQ(train(alone).losses, at_once.losses);
 }
 
 }  // namespace

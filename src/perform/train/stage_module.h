@@ -59,6 +59,7 @@ struct ParameterCut {
 };
 
 class LayerPass;
+class StagePass;
 
 class StageModule {
  public:
@@ -134,6 +135,7 @@ class StageModule {
 
  private:
   friend class LayerPass;  // a layer operator by operator, of the same pieces (layer_operators.h)
+  friend class StagePass;
 
   // Indices into parameters_; kNone where the model has none.
   static constexpr int kNone = -1;

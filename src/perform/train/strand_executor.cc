@@ -48,6 +48,25 @@ bool is_each_once(const std::vector<size_t>& numbers, size_t count) {
   return numbers.size() == count;
 }
 
+// Of numbers sorted by strand, of which there are two.
+std::vector<size_t> by_turns(std::span<const StrandOperator> operators,
+                             const std::vector<size_t>& sorted) {
+  const auto is_first = [&](size_t number) {
+    return operators[number].strand == operators[sorted.front()].strand;
+  };
+  const auto middle = std::ranges::partition_point(sorted, is_first);
+  std::vector<size_t>::const_iterator next[] = {sorted.begin(), middle};
+  const std::vector<size_t>::const_iterator end[] = {middle, sorted.end()};
+  std::vector<size_t> out;
+  for (size_t strand = 0; out.size() < sorted.size(); strand = 1 - strand) {
+    for (bool sent = false; next[strand] != end[strand] && !sent; ++next[strand]) {
+      out.push_back(*next[strand]);
+      sent = operators[*next[strand]].stream != Stream::kCompute;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 StrandOrder order_of(std::span<const StrandOperator> operators, Way way) {
@@ -55,7 +74,8 @@ StrandOrder order_of(std::span<const StrandOperator> operators, Way way) {
   for (size_t i = 0; i < operators.size(); ++i) order.operators.push_back(i);
   std::stable_sort(order.operators.begin(), order.operators.end(),
                    [&](size_t a, size_t b) { return operators[a].strand < operators[b].strand; });
-  if (order.on_one_thread) return order;
+  if (order.on_one_thread || operators.empty()) return order;
+  if (way == Way::kByTurns) return {.operators = by_turns(operators, order.operators)};
   // What is not asynchronous comes one after the other, and a strand begins when the one before has ended.
   order.after.resize(operators.size());
   std::optional<size_t> last;

@@ -86,6 +86,17 @@ TEST(StrandExecutor, APlanPutsOneStrandBesideTheOther) {
   EXPECT_LT(times[3].start, times[1].end);
 }
 
+TEST(StrandExecutor, TurnsChangeWhereAStrandSends) {
+  Story story;
+  two_strands(story);
+  const StrandOrder order = order_of(story.operators, Way::kByTurns);
+  EXPECT_THAT(order.operators, ElementsAre(0, 1, 3, 4, 2, 5, 6));
+  StrandExecutor().run(story.operators, order);
+  EXPECT_EQ(story.told.size(), 7u);
+  story.operators.resize(3);  // one strand alone
+  EXPECT_THAT(order_of(story.operators, Way::kByTurns).operators, ElementsAre(0, 1, 2));
+}
+
 TEST(StrandExecutor, NamesWhatIsWrongWithAnOrder) {
   Story story;
   two_strands(story);

@@ -3,52 +3,107 @@
 namespace tombolo::train {
 namespace {
 
+bool is_of_weights(const LayerStep& step) { return step.name.back() == 'w'; }
+
 // What ends a layer is waited for by all that begins the next: gradients of weights as well, as chain() has it.
-void add_strand(std::vector<StrandOperator>& out, const StrandLayers& layers, int32_t strand) {
-  const bool forward = strand == 0;
-  const std::span<LayerPass* const> passes = forward ? layers.forward : layers.backward;
-  std::vector<size_t> ends;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    LayerPass* const pass = passes[i];
-    LayerPass* const before = i > 0 ? passes[i - 1] : nullptr;
-    const size_t first = out.size();
-    const auto steps = forward ? forward_steps(layers.meeting)
-                               : backward_steps(layers.meeting, pass->options().gather_again);
+class Strand {
+ public:
+  Strand(std::vector<StrandOperator>& out, int32_t number) : out_(out), number_(number) {}
+
+  void add_whole(const char* name, const std::function<void()>& work) {
+    if (!work) return;
+    out_.push_back({.name = name, .strand = number_, .after = ends_, .work = work});
+    ends_ = {out_.size() - 1};
+  }
+
+  // `begin`: before its first operator.
+  void add_layer(const std::vector<LayerStep>& steps, const StrandLayers& layers, LayerPass* pass,
+                 const std::string& suffix, std::function<void()> begin) {
+    std::vector<size_t> number_of(steps.size()), ends;
     std::vector<bool> waited_for(steps.size());
-    for (const LayerStep& step : steps) {
-      StrandOperator op{.name = step.name,
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const LayerStep& step = steps[i];
+      if (layers.without_weights && is_of_weights(step)) {
+        waited_for[i] = true;
+        continue;
+      }
+      number_of[i] = out_.size();
+      StrandOperator op{.name = step.name + suffix,
                         .stream = step.communicates ? layers.link : Stream::kCompute,
-                        .strand = strand,
+                        .strand = number_,
                         .async = step.async};
-      if (passes.size() > 1) op.name += fmt::format(".{}", i + 1);
-      if (step.after.empty()) op.after = ends;
-      for (const size_t number : step.after) {
-        op.after.push_back(first + number);
-        waited_for[number] = true;
+      if (step.after.empty()) op.after = ends_;
+      for (const size_t other : step.after) {
+        op.after.push_back(number_of[other]);
+        waited_for[other] = true;
       }
       op.work = [pass, op = step.op] { pass->perform(op); };
-      if (before && step.after.empty()) {
-        op.work = [pass, before, forward, op = step.op] {
-          forward ? pass->begin(before->result()) : pass->begin_backward(before->result());
+      if (step.after.empty())
+        op.work = [pass, begin, op = step.op] {
+          begin();
           pass->perform(op);
         };
-      }
-      out.push_back(std::move(op));
+      out_.push_back(std::move(op));
     }
-    ends.clear();
-    for (size_t number = 0; number < steps.size(); ++number) {
-      if (!waited_for[number]) ends.push_back(first + number);
-    }
+    for (size_t i = 0; i < steps.size(); ++i)
+      if (!waited_for[i]) ends.push_back(number_of[i]);
+    ends_ = std::move(ends);
   }
+
+ private:
+  std::vector<StrandOperator>& out_;
+  const int32_t number_;
+  std::vector<size_t> ends_;
+};
+
+std::string suffix_of(size_t layer, size_t layers) {
+  return layers > 1 ? fmt::format(".{}", layer + 1) : std::string();
+}
+
+void add_forward(std::vector<StrandOperator>& out, const StrandLayers& layers) {
+  Strand strand(out, 0);
+  strand.add_whole("EMBED", layers.embed);
+  for (size_t i = 0; i < layers.forward.size(); ++i) {
+    LayerPass* const pass = layers.forward[i];
+    LayerPass* const before = i > 0 ? layers.forward[i - 1] : nullptr;
+    strand.add_layer(forward_steps(layers.meeting), layers, pass,
+                     suffix_of(i, layers.forward.size()),
+                     [pass, before, i, before_layer = layers.before_layer] {
+                       if (before_layer) before_layer(i);
+                       if (before) pass->begin(before->result());
+                     });
+  }
+  strand.add_whole("HEAD", layers.head);
+}
+
+void add_backward(std::vector<StrandOperator>& out, const StrandLayers& layers) {
+  Strand strand(out, 1);
+  strand.add_whole("bHEAD", layers.back_head);
+  for (size_t i = 0; i < layers.backward.size(); ++i) {
+    LayerPass* const pass = layers.backward[i];
+    LayerPass* const before = i > 0 ? layers.backward[i - 1] : nullptr;
+    strand.add_layer(backward_steps(layers.meeting, pass->options().gather_again), layers, pass,
+                     suffix_of(i, layers.backward.size()), [pass, before] {
+                       if (before) pass->begin_backward(before->result());
+                     });
+  }
+  strand.add_whole("bEMBED", layers.back_embed);
 }
 
 }  // namespace
 
 std::vector<StrandOperator> operators_of(const StrandLayers& layers) {
   std::vector<StrandOperator> out;
-  add_strand(out, layers, 0);
-  add_strand(out, layers, 1);
+  add_forward(out, layers);
+  add_backward(out, layers);
   return out;
+}
+
+void perform_weights(std::span<LayerPass* const> backward, Meeting meeting) {
+  for (LayerPass* const pass : backward) {
+    for (const LayerStep& step : backward_steps(meeting, pass->options().gather_again))
+      if (is_of_weights(step)) pass->perform(step.op);
+  }
 }
 
 }  // namespace tombolo::train

@@ -2,6 +2,7 @@
 // of another.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,11 +17,20 @@ struct StrandLayers {
   std::span<LayerPass* const> backward;  // made: the last layer comes first here
   Meeting meeting = Meeting::kNone;      // LayerPass::meeting()
   Stream link = Stream::kLocal;          // of tensor groups
+
+  // What a stage does besides its layers, where it does: EMBED before its forward layers and HEAD after them, bHEAD
+  // and bEMBED around the backward ones. Each takes what the layers made and gives them what they begin with.
+  std::function<void()> embed = {}, head = {}, back_head = {}, back_embed = {};
+  std::function<void(size_t layer)> before_layer = {};  // of the forward ones
+  bool without_weights = false;                         // their gradients are left for weights_of()
 };
 
 // Strand 0 goes forward, 1 backward. Of the first passes begin() and begin_backward() were called, and result() of the
 // last ones is what came out. Of several layers names are those of predict/strand's chain(): "FC1.2" of the second.
 // Passes outlive the operators; both strands may have layers in common, but not the same LayerPass.
 std::vector<StrandOperator> operators_of(const StrandLayers& layers);
+
+// The gradients of weights of backward layers alone, which went without.
+void perform_weights(std::span<LayerPass* const> backward, Meeting meeting);
 
 }  // namespace tombolo::train

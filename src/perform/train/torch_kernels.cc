@@ -23,6 +23,7 @@
 #include "perform/train/shard_collectives.h"
 #include "perform/train/sharded_stage.h"
 #include "perform/train/stage_module.h"
+#include "perform/train/stage_pairs.h"
 #include "perform/train/stage_replicas.h"
 #include "perform/train/stage_state.h"
 #include "perform/train/strand_threads.h"
@@ -44,6 +45,7 @@ struct Pass {
   std::unique_ptr<WeightGradients> gradients = std::make_unique<WeightGradients>();
   at::Tensor input;   // tokens, or a leaf whose gradient goes to the previous stage
   at::Tensor output;  // hidden states or the scaled loss; undefined once dropped for recomputation
+  std::unique_ptr<StagePass> operators = {};  // in place of a graph, where operators are arranged
 };
 struct InFlight {
   std::vector<Pass> shards;
@@ -155,7 +157,15 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   Result<InFlight> input_of(const Held& held, const Payload& input, int64_t microbatch) const;
   Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
   Result<Payload> go_forth(Held& held, InFlight& kept, int64_t microbatch);
+  Result<Payload> finish_forward(Held& own, InFlight& kept);
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
+  Result<at::Tensor> loss_or_hidden_gradient(const Held& held, const InFlight& kept,
+                                             int64_t microbatch, const Payload& gradient) const;
+  Status begin_operators(const Held& held, int64_t microbatch, InFlight& kept) const;
+  Status arrange(kernels::PairOfPasses passes, const kernels::PairResults& results, Held& forth,
+                 InFlight& kept, Held& back, InFlight& kept_before);
+  Status finish_backward(Held& own, const InFlight& kept);
+  Payload input_gradient(const Held& own, InFlight& kept);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
   Parameter* tied(int32_t stage);
   Result<Parameter*> own_end();
@@ -193,6 +203,7 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   std::vector<std::unique_ptr<ShardTeam>> teams_;
   std::vector<std::unique_ptr<ShardCollectives>> collectives_;
   std::unique_ptr<StrandThreads> strands_;  // none where the Plan has no pairs
+  std::unique_ptr<StagePairs> arranged_;    // none where the operators of pairs are not arranged
   TorchGroups groups_;                      // the last one: it speaks of the others
 };
 
@@ -211,7 +222,8 @@ std::map<int32_t, StageState*> TorchKernels::states_by_number() {
 
 Status TorchKernels::cut(const ShardDegrees& degrees) {
   const size_t count = plan_.pairs.empty() ? 1 : kStrands;
-  if (count > 1) strands_ = std::make_unique<StrandThreads>(count);
+  // One more hands results over where operators are arranged.
+  if (count > 1) strands_ = std::make_unique<StrandThreads>(count + 1);
   std::vector<ShardedStage::Strand> strands(count);
   for (size_t i = 0; i < count; ++i) {
     if (!experts_.empty()) strands[i].experts = experts_[i].get();
@@ -224,6 +236,15 @@ Status TorchKernels::cut(const ShardDegrees& degrees) {
   for (Held& held : stages_) {
     held.sharded =
         TRY(ShardedStage::create(held.state.module(), strands, plan_.training.micro_batch));
+  }
+  // Where shards meet within layers, there is something to arrange.
+  const auto in_operators = [](const Held& held) {
+    return StagePass::check(held.sharded->module(0)).has_value();
+  };
+  if (strands_ && degrees.tensor > 1 && std::ranges::all_of(stages_, in_operators)) {
+    std::vector<ShardTeam*> teams;
+    for (const auto& each : teams_) teams.push_back(each.get());
+    arranged_ = std::make_unique<StagePairs>(std::move(teams));
   }
   return {};
 }
@@ -425,6 +446,17 @@ Result<InFlight> TorchKernels::input_of(const Held& held, const Payload& input,
 
 Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
   const ShardedStage& sharded = *held.sharded;
+  if (arranged_) {
+    TRY(begin_operators(held, microbatch, kept));
+    sharded.for_each(
+        [&](int32_t shard) {
+          Pass& pass = kept.shards[static_cast<size_t>(shard)];
+          pass.operators->perform_forward();
+          pass.output = pass.operators->output();
+        },
+        kept.strand);
+    return {};
+  }
   at::Tensor targets;
   if (held.last) targets = TRY(training_tokens(microbatch, 1));
   const StageModule::Need need = groups_.need(held.index);
@@ -441,10 +473,34 @@ Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) c
   return {};
 }
 
+// A forward pass that operators perform.
+Status TorchKernels::begin_operators(const Held& held, int64_t microbatch, InFlight& kept) const {
+  const ShardedStage& sharded = *held.sharded;
+  at::Tensor targets;
+  if (held.last) targets = TRY(training_tokens(microbatch, 1));
+  for (int32_t shard = 0; shard < sharded.shards(); ++shard) {
+    Pass& pass = kept.shards[static_cast<size_t>(shard)];
+    StagePass::Loss loss;
+    if (held.last) {
+      const at::Tensor its = sharded.tokens_of(shard, targets).view({-1});
+      loss = [&sharded, shard, its, strand = kept.strand](const at::Tensor& logits) {
+        return sharded.loss(shard, logits, its, strand);
+      };
+    }
+    pass.operators = std::make_unique<StagePass>(sharded.module(shard, kept.strand), true);
+    pass.operators->begin(pass.input, groups_.need(held.index), std::move(loss));
+  }
+  return {};
+}
+
 Result<Payload> TorchKernels::go_forth(Held& own, InFlight& kept, int64_t microbatch) {
   at::AutoGradMode grad_mode(!own.drops);
   TRY(need_values(own));
   TRY(run(own, microbatch, kept));
+  return finish_forward(own, kept);
+}
+
+Result<Payload> TorchKernels::finish_forward(Held& own, InFlight& kept) {
   drop_values(own);
   Payload payload;
   if (own.last) {
@@ -457,6 +513,7 @@ Result<Payload> TorchKernels::go_forth(Held& own, InFlight& kept, int64_t microb
     for (Pass& pass : kept.shards) {
       pass.output = at::Tensor();
       pass.gradients->forget();
+      pass.operators.reset();
     }
   }
   return payload;
@@ -483,6 +540,12 @@ Status TorchKernels::co_execute(kernels::PairOfPasses passes, const kernels::Pai
     InFlight* kept_before = TRY(in_flight(back, of_backward, "backward pass"));
     InFlight kept = TRY(input_of(forth, passes.input, of_forward));
     kept.strand = 1 - kept_before->strand;
+    if (arranged_) {
+      TRY(arrange(std::move(passes), results, forth, kept, back, *kept_before));
+      forth.in_flight[of_forward] = std::move(kept);
+      back.in_flight.erase(of_backward);
+      return end_backward(back);
+    }
     Result<Payload> output, gradient;
     const StrandThreads::Work works[kStrands] = {
         [&] {
@@ -510,6 +573,86 @@ Status TorchKernels::co_execute(kernels::PairOfPasses passes, const kernels::Pai
   });
 }
 
+namespace {
+
+// Whether something has happened that may not happen any more.
+class Event {
+ public:
+  void happen() { settle(true); }
+  void give_up() { settle(false); }
+  bool await() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return settled_; });
+    return happened_;
+  }
+
+ private:
+  void settle(bool happened) {
+    const std::lock_guard lock(mutex_);
+    if (!settled_) happened_ = happened;
+    settled_ = true;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool settled_ = false, happened_ = false;
+};
+
+}  // namespace
+
+// One thread performs both, and each result is handed over while the other pass goes on.
+Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairResults& results,
+                             Held& forth, InFlight& kept, Held& back, InFlight& kept_before) {
+  const at::Tensor of_output = TRY(loss_or_hidden_gradient(
+      back, kept_before, passes.backward_microbatch, passes.output_gradient));
+  TRY(need_values(forth));
+  TRY(need_values(back));
+  TRY(begin_operators(forth, passes.forward_microbatch, kept));
+  std::vector<StagePass*> forward, backward;
+  for (size_t shard = 0; shard < kept.shards.size(); ++shard) {
+    forward.push_back(kept.shards[shard].operators.get());
+    backward.push_back(kept_before.shards[shard].operators.get());
+    backward.back()->begin_backward(
+        back.last ? of_output : back.sharded->hidden_of(static_cast<int32_t>(shard), of_output));
+  }
+  groups_.begin_backward(back.index);
+  Event made[kStrands];
+  Result<Payload> output, gradient;
+  Status performed;
+  const StrandThreads::Work works[] = {
+      [&] {
+        if (!made[0].await()) return;
+        output = guarded("computing a forward pass", [&] {
+          for (Pass& pass : kept.shards) pass.output = pass.operators->output();
+          return finish_forward(forth, kept);
+        });
+      },
+      [&] {
+        if (!made[1].await()) return;
+        gradient = guarded("computing a backward pass",
+                           [&]() -> Result<Payload> { return input_gradient(back, kept_before); });
+      },
+      [&] {
+        performed = guarded("computing two passes at once", [&]() -> Status {
+          arranged_->run(forward, backward, {[&] { made[0].happen(); }, [&] { made[1].happen(); }});
+          return {};
+        });
+        for (Event& each : made) each.give_up();
+      }};
+  Status handed_over;
+  strands_->run(works, [&](size_t which) {
+    if (which == 2 || !made[which].await()) return;
+    Result<Payload>& result = which == 0 ? output : gradient;
+    const auto& to = which == 0 ? results.forward : results.backward;
+    const auto hand_over = [&]() -> Status { return to(std::move(TRY(std::move(result)))); };
+    const Status done = hand_over();
+    if (handed_over) handed_over = done;
+  });
+  TRY(std::move(performed));
+  TRY(std::move(handed_over));
+  return finish_backward(back, kept_before);
+}
+
 Result<InFlight*> TorchKernels::in_flight(Held& held, int64_t microbatch, const char* doing) {
   const auto found = held.in_flight.find(microbatch);
   if (found == held.in_flight.end()) {
@@ -532,36 +675,56 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   });
 }
 
-// Through the graph once; its end is the gradient for the previous stage.
-Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microbatch,
-                                      Payload output_gradient) {
+// Of what a pass made, for its backward pass.
+Result<at::Tensor> TorchKernels::loss_or_hidden_gradient(const Held& own, const InFlight& kept,
+                                                         int64_t microbatch,
+                                                         const Payload& gradient) const {
   if (!kept.has_output()) {
     return failed(fmt::format("stage {}: backward pass of microbatch {} before its recomputation",
                               own.index, microbatch));
   }
+  if (!own.last) return hidden_from(gradient, own.index, "gradients");
+  const int64_t microbatches = plan_.training.global_batch / plan_.training.micro_batch;
+  return at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
+}
+
+// Through the graph once; its end is the gradient for the previous stage.
+Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microbatch,
+                                      Payload output_gradient) {
+  const at::Tensor gradient = TRY(loss_or_hidden_gradient(own, kept, microbatch, output_gradient));
   const ShardedStage& sharded = *own.sharded;
-  at::Tensor gradient;
-  if (own.last) {
-    const int64_t microbatches = plan_.training.global_batch / plan_.training.micro_batch;
-    gradient = at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
-  } else {
-    gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));
-  }
   TRY(need_values(own));
   groups_.begin_backward(own.index);
   sharded.for_each(
       [&](int32_t shard) {
+        Pass& pass = kept.shards[static_cast<size_t>(shard)];
         const at::Tensor its = own.last ? gradient : sharded.hidden_of(shard, gradient);
-        torch::autograd::backward({kept.shards[static_cast<size_t>(shard)].output}, {its});
+        if (pass.operators) {
+          pass.operators->begin_backward(its);
+          pass.operators->perform_backward();
+        } else {
+          torch::autograd::backward({pass.output}, {its});
+        }
       },
       kept.strand);
+  TRY(finish_backward(own, kept));
+  return input_gradient(own, kept);
+}
+
+// Its shards are through.
+Status TorchKernels::finish_backward(Held& own, const InFlight& kept) {
   own.sharded->fold(kept.strand);
   drop_values(own);
-  TRY(groups_.end_backward(own.index, sharded.is_cut()));
+  TRY(groups_.end_backward(own.index, own.sharded->is_cut()));
   if (groups_.are_watched()) measure_state();
+  return {};
+}
+
+Payload TorchKernels::input_gradient(const Held& own, InFlight& kept) {
   Payload payload;
   if (own.first) return payload;
-  for (Pass& pass : kept.shards) pass.output = pass.input.grad();
+  for (Pass& pass : kept.shards)
+    pass.output = pass.operators ? pass.operators->input_gradient() : pass.input.grad();
   return stream_->download(joined(own, kept.shards, &Pass::output));
 }
 
@@ -583,7 +746,10 @@ Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
     Held& own = held(stage);
     begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
-    for (Pass& pass : kept->shards) pass.gradients->defer();
+    for (Pass& pass : kept->shards) {
+      pass.gradients->defer();
+      if (pass.operators) pass.operators->defer();
+    }
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
     for (Pass& pass : kept->shards)
       pass.output = pass.input = at::Tensor();  // and with them the graph
@@ -604,7 +770,10 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
     if (own.sharded->is_cut()) {
       groups_.begin_backward(stage);
       own.sharded->for_each(
-          [&](int32_t shard) { kept->shards[static_cast<size_t>(shard)].gradients->compute(); },
+          [&](int32_t shard) {
+            Pass& pass = kept->shards[static_cast<size_t>(shard)];
+            pass.operators ? pass.operators->perform_weights() : pass.gradients->compute();
+          },
           kept->strand);
       own.sharded->fold(kept->strand);
       TRY(groups_.end_backward(stage, true));

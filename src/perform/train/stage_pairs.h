@@ -1,0 +1,36 @@
+// A forward pass of one stage and a backward pass of another at the same time, operator by operator, on the shards of
+// a rank.
+//
+// Each shard computes on its thread, and its collectives run on threads of its own: of the two strands by turns, so
+// that one computes while what the other sent is on its way (Way::kByTurns).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "perform/train/shard_team.h"
+#include "perform/train/stage_pass.h"
+
+namespace tombolo::train {
+
+class StagePairs {
+ public:
+  // By strand, of as many shards each. They outlive it.
+  explicit StagePairs(std::vector<ShardTeam*> teams);
+
+  // Called when all shards have the pass' result (StagePass::output(), input_gradient()), on some thread.
+  struct Ends {
+    std::function<void()> forward, backward;
+  };
+  // One pass of each per shard, of two strands. Returns when both are through. Throws what an operator has thrown.
+  void run(std::span<StagePass* const> forward, std::span<StagePass* const> backward,
+           const Ends& ends);
+
+ private:
+  std::vector<ShardTeam*> teams_;
+  std::vector<std::unique_ptr<StrandExecutor>> executors_;  // by shard
+};
+
+}  // namespace tombolo::train
