@@ -126,6 +126,8 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
                           choice.plan.schedule_name())
             : fmt::format("without: {}", alone.error().message),
       with->offer.gain.expected, with->offer.gain.low);
+  if (job.parallelism.layers_per_stage.size() != with->plan->parallelism.layers_per_stage.size())
+    choice.line += "; layers_per_stage is of stages that are no longer there, and left out";
   choice.plan = *with->plan;
   return choice;
 }

@@ -49,6 +49,14 @@ TEST(StrandsChoice, FoldsTheModelWhereThatIsPredictedToGain) {
   EXPECT_TRUE(plan::parse_plan(plan::to_json_text(choice->plan), "plan.json"));
 }
 
+TEST(StrandsChoice, TellsOfLayersThatItCannotKeep) {
+  const std::string layers = "layers_per_stage = [9, 8, 8, 7]\n";
+  const Result<StrandsChoice> choice = choose_strands(job_of(kTensor8 + layers));
+  ASSERT_TRUE(choice) << choice.error().text();
+  EXPECT_FALSE(choice->plan.pairs.empty());
+  EXPECT_THAT(choice->line, HasSubstr("layers_per_stage"));
+}
+
 TEST(StrandsChoice, KeepsAScheduleThatHasPairs) {
   const Result<StrandsChoice> choice =
       choose_strands(job_of(std::string(kTensor8) + "schedule = \"w\"\nvirtual_stages = 2\n"));
