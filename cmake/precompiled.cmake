@@ -11,7 +11,7 @@ function(tombolo_precompiled target variant)
     return()
   endif()
   # What LibTorch defines makes them unfit.
-  if(NOT TOMBOLO_PRECOMPILE OR (TOMBOLO_TORCH AND target MATCHES "^(tombolo_)?(train|worker|numerics)(_test|_bench_syntax)?$"))
+  if(NOT TOMBOLO_PRECOMPILE OR (TOMBOLO_TORCH AND target MATCHES "^(tombolo_)?(train|worker|numerics|strand_gain)(_test|_bench_syntax)?$"))
     return()
   endif()
   set(name tombolo_precompiled_${variant})
