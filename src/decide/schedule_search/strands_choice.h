@@ -40,10 +40,9 @@ struct StrandsChoice {
 Result<StrandsChoice> choose_strands(const plan::Job& job,
                                      const plan::Hardware* hardware = nullptr);
 
-// What those say who do without.
+// The note of commands that leave strands out.
 inline constexpr const char* kStrandsLost =
     "[parallelism] strands = true has no effect here: passes come one after the other; simulate, "
-    "sweep "
-    "by simulation, convert --to plan and train take it";
+    "sweep by simulation, conversion to a Plan and train take it";
 
 }  // namespace tombolo::schedule_search
