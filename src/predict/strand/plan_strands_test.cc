@@ -63,6 +63,17 @@ TEST(PlanStrands, RefusesWhatTheNoiseMayEat) {
   EXPECT_THAT(refused, ::testing::HasSubstr("the stack nemo hides as much by itself"));
 }
 
+// By a roofline element-wise operators of a CPU take no time, which is in the products: they end when they start.
+TEST(PlanStrands, PlansOperatorsThatTakeNoTime) {
+  plan::Job job = job_of("llama3-8b", "cpu", 8);
+  job.training.stack = "tombolo";
+  const StrandAnswer answer = *plan_strands(job, {});
+  EXPECT_EQ(answer.pair[0].name, "LN1");
+  EXPECT_EQ(answer.pair[0].seconds, 0);
+  EXPECT_EQ(answer.runs.size(), answer.pair.size());
+  EXPECT_DOUBLE_EQ(replay(answer.pair, answer.streams), answer.streams.seconds);
+}
+
 TEST(PlanStrands, SaysWhatItCannotDo) {
   plan::Job job = job_of("llama3-8b", "h100-80g", 1);
   EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("nothing to hide"));

@@ -191,9 +191,12 @@ StreamSchedule search_streams(const StrandPair& pair, const SegmentPlan& seed, i
 
 std::vector<PairSet> events_of(const StrandPair& pair, const StreamSchedule& schedule) {
   std::vector<PairSet> events(pair.size());
-  for (const OperatorRun& run : schedule.runs) {
-    for (const OperatorRun& before : schedule.runs) {
-      if (before.end == run.start) events[run.op].add(before.op, pair.forward().size());
+  // Those that take no time end when they start: they wait for earlier ones of the list alone.
+  for (size_t at = 0; at < schedule.runs.size(); ++at) {
+    const OperatorRun& run = schedule.runs[at];
+    for (size_t before = 0; before < at; ++before) {
+      const OperatorRun& other = schedule.runs[before];
+      if (other.end == run.start) events[run.op].add(other.op, pair.forward().size());
     }
   }
   return events;
