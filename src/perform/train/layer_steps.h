@@ -69,7 +69,7 @@ struct LayerStep {
   std::string name;
   std::vector<size_t> after = {};  // earlier ones of the same pass
   bool communicates = false;
-  bool async = false;  // frameworks start it and go on: beside the gradients of weights
+  bool async = false;  // frameworks compute gradients of weights during it
 };
 
 std::vector<LayerStep> forward_steps(Meeting meeting);

@@ -42,7 +42,8 @@ class ShardTeam {
   // Within run(): returns when every shard is here. What one wrote before, the others read after it.
   void meet();
 
-  // Throws out of meet() whoever waits there or comes to, until the next run(): for who meets outside of run().
+  // meet() throws in every thread that waits there or calls it, until the next run(): for threads that meet
+  // outside of run().
   void abandon();
 
  private:

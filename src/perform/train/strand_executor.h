@@ -63,8 +63,8 @@ struct OperatorTime {
 
 class StrandExecutor {
  public:
-  // `on_failure`: called once when an operator of a run has thrown, on its thread: wakes who waits for what will not
-  // come, as other shards do in a collective (ShardTeam::abandon).
+  // `on_failure`: called once when an operator of a run has thrown, on its thread: wakes threads that wait for what
+  // will not come, as other shards do in a collective (ShardTeam::abandon).
   explicit StrandExecutor(std::function<void()> on_failure = {});
   ~StrandExecutor();
   StrandExecutor(const StrandExecutor&) = delete;

@@ -50,7 +50,7 @@ TEST(StrandExecutor, OneAfterTheOtherKeepsToTheNumbers) {
   EXPECT_THAT(story.told, ElementsAre("A", "gather", "B", "C", "scatter", "W", "D"));
 }
 
-// The gather holds up its strand; the scatter goes on beside W, which does not need it.
+// The gather holds up its strand; the scatter runs during W, which does not need it.
 TEST(StrandExecutor, WithinAStrandOnlyAsynchronousCommunicationOverlaps) {
   Story story;
   two_strands(story);

@@ -600,7 +600,7 @@ class Event {
 
 }  // namespace
 
-// One thread performs both, and each result is handed over while the other pass goes on.
+// One thread performs both, and each result is handed over during the rest of the other pass.
 Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairResults& results,
                              Held& forth, InFlight& kept, Held& back, InFlight& kept_before) {
   const at::Tensor of_output = TRY(loss_or_hidden_gradient(

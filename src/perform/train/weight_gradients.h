@@ -64,7 +64,7 @@ struct Weight {
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const at::Tensor& bias,
                   WeightGradients& gradients);
 
-// The backward pass of linear() in two calls, for who performs a layer operator by operator: the gradient of x,
+// The backward pass of linear() in two calls, for layers that are performed operator by operator: the gradient of x,
 // and what is added to those of the weight and of the bias, which may be undefined. `in_place`: as
 // WeightGradients::add_in_place().
 at::Tensor gradient_of_input(const at::Tensor& gradient, const at::Tensor& used);
