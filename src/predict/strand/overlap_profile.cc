@@ -1,5 +1,6 @@
 #include "predict/strand/overlap_profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -53,6 +54,18 @@ Result<ProfileRow> read_row(const CsvRow& row) {
   return out;
 }
 
+// Of the operator alone; nothing where there is none.
+const ProfileRow* time_of(const Profile& profile, const Operator& op) {
+  const std::string_view name = name_in_layer(op);
+  const ProfileRow* found = nullptr;
+  for (const ProfileRow& row : profile.rows) {
+    if (!row.second.empty()) continue;
+    if (row.first == name) return &row;
+    if (name.starts_with('r') && row.first == name.substr(1)) found = &row;
+  }
+  return found;
+}
+
 }  // namespace
 
 double ProfileRow::error() const { return spread / std::sqrt(static_cast<double>(repeats)); }
@@ -104,15 +117,18 @@ void apply_pairs(const Profile& profile, OverlapTable& table) {
 
 std::vector<double> apply_times(const Profile& profile, Dag& dag) {
   std::vector<double> errors(dag.size());
-  for (const ProfileRow& row : profile.rows) {
-    if (!row.second.empty()) continue;
-    for (size_t i = 0; i < dag.size(); ++i) {
-      if (name_in_layer(dag[i]) != row.first) continue;
-      dag.set_seconds(i, row.microseconds.first * 1e-6);
-      errors[i] = row.error();
-    }
+  for (size_t i = 0; i < dag.size(); ++i) {
+    const ProfileRow* const row = time_of(profile, dag[i]);
+    if (!row) continue;
+    dag.set_seconds(i, row->microseconds.first * 1e-6);
+    errors[i] = row->error();
   }
   return errors;
+}
+
+bool measures_all(const Profile& profile, const Dag& dag) {
+  return std::ranges::all_of(dag.operators(),
+                             [&](const Operator& op) { return time_of(profile, op) != nullptr; });
 }
 
 }  // namespace tombolo::strand

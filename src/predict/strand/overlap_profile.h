@@ -8,7 +8,8 @@
 // both times alone, and when each ended after a common start; names are those of operators or of
 // classes (product, attention, attention-backward, elementwise, local, cross, copy). Never a bare
 // ratio: it would hide what was measured. `repeats` measurements had the relative standard deviation
-// `spread`; their mean is then uncertain by spread / sqrt(repeats).
+// `spread`; their mean is then uncertain by spread / sqrt(repeats). `tombolo profile --overlap` measures
+// it on CPUs (profile_of_samples.h).
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,10 @@ std::string to_csv(const Profile& profile);
 // Puts what was measured over what `table` has.
 void apply_pairs(const Profile& profile, OverlapTable& table);
 
-// Times of operators alone. Returns how uncertain each is, relative; 0 where the law's stays.
+// Times of operators alone. Returns how uncertain each is, relative; 0 where the law's stays. What is
+// computed again ("rFC1") takes what it took before.
 std::vector<double> apply_times(const Profile& profile, Dag& dag);
+// No time of the law's would stay.
+bool measures_all(const Profile& profile, const Dag& dag);
 
 }  // namespace tombolo::strand

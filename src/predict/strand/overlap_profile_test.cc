@@ -30,6 +30,14 @@ TEST(Profile, ReadsPairsAndTimes) {
   EXPECT_DOUBLE_EQ(dag[1].seconds, 412.5e-6);
   EXPECT_EQ(dag[0].seconds, 1e-5);
 
+  EXPECT_FALSE(measures_all(profile, dag));
+
+  Dag again;
+  again.add({.name = "rFC1", .seconds = 1e-3});
+  EXPECT_TRUE(measures_all(profile, again));
+  EXPECT_EQ(apply_times(profile, again), (std::vector<double>{0.01}));
+  EXPECT_DOUBLE_EQ(again[0].seconds, 412.5e-6);
+
   Dag two = chain(dag, 2);
   EXPECT_EQ(apply_times(profile, two), (std::vector<double>{0, 0.01, 0, 0.01}));
 

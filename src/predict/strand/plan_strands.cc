@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "predict/cost/constants.h"
 #include "predict/cost/device_memory.h"
 #include "predict/cost/law.h"
 #include "predict/cost/layer_time.h"
@@ -54,6 +55,11 @@ Status check_there_is_something_to_hide(const plan::Job& job, const cost::Config
         fmt::format("micro_batch = {} or less", std::max<int64_t>(1, c.micro_batch / 2)));
   }
   return {};
+}
+
+// On CPUs the stack is our own, which hides nothing by itself; nobody has published what overlaps.
+bool computes_here(const plan::Job& job) {
+  return !cost::has_constants(job.cluster.datacenters[0].device);
 }
 
 // What the stack leaves of both passes by its own overlap (cost/iteration.h does the same).
@@ -136,7 +142,8 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
   const cost::GroupPlacement layout =
       cost::lay_out(c, cost::usable_domain(site.scale_up.domain, c.devices()));
   const cost::LayerOperators operators = pricer.operators(c, layout, experts);
-  const LayerShape shape = shape_of(c, layout, options.gather_again);
+  LayerShape shape = shape_of(c, layout, options.gather_again);
+  if (computes_here(job)) shape.tensor_stream = Stream::kLocal;  // shards are threads of a process
   TRY(check_duration(job, operators));
   TRY(check_length(job, shape, operators, options.layers));
   Priced out;
@@ -153,7 +160,9 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
   out.activations = cost::slice_memory(*job.model, c, constants.stack, memory,
                                        {.first_layer = last, .layers = 1}, 1)
                         .activations;
-  out.notes = constants.assumed;
+  const bool measured = options.profile && measures_all(*options.profile, out.strands.forward) &&
+                        measures_all(*options.profile, out.strands.backward);
+  if (!measured || !computes_here(job)) out.notes = constants.assumed;
   const double host = constants.stack.host_layer.value * (1 + constants.stack.host_backward);
   if (host * real(options.layers) > out.strands.forward.seconds(out.strands.forward.all()) +
                                         out.strands.backward.seconds(out.strands.backward.all())) {
@@ -244,6 +253,15 @@ void note_baselines(const std::string& hidden, const std::string& stack, StrandA
       stack, hidden));
 }
 
+std::string source_of(const PublishedOverlap& published, const StrandOptions& options) {
+  std::string rest = "one after the other, since nothing is published of CPUs";
+  if (!published.platform.empty()) {
+    rest = fmt::format("figure 4 of Wang et al. 2024 (DHelix), {}{}", published.platform,
+                       published.nearest ? ", the nearest platform" : "");
+  }
+  return options.profile ? "the profile, and where it says nothing " + rest : rest;
+}
+
 }  // namespace
 
 Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& options) {
@@ -253,7 +271,9 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   const bool experts = job.model->experts.has_value() && !options.dense;
   TRY(check_there_is_something_to_hide(job, c, experts));
   Priced priced = TRY(price(job, c, experts, options));
-  PublishedOverlap overlap = published_overlap(job.cluster.datacenters[0].device.name);
+  const bool here = computes_here(job);
+  PublishedOverlap overlap;
+  if (!here) overlap = published_overlap(job.cluster.datacenters[0].device.name);
   Uncertainty uncertainty = options.uncertainty;
   if (options.profile) {
     apply_pairs(*options.profile, overlap.table);
@@ -273,7 +293,7 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   answer.notes = job.notes;
   answer.notes.insert(answer.notes.end(), priced.notes.begin(), priced.notes.end());
   answer.execution = options.execution;
-  answer.by_stack = priced.by_stack;
+  answer.by_stack = here ? answer.pair.seconds() : priced.by_stack;
   answer.memory_more = priced.activations;
   answer.sequential = sequential_seconds(answer.pair);
   answer.equation_2 =
@@ -283,11 +303,9 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   search_shares(StrandPair(answer.pair), options, answer);
   answer.gain = spread_of(answer, options, uncertainty);
   answer.exposure = exposure_of(answer.pair, answer.runs, answer.paired);
-  answer.overlap = fmt::format("figure 4 of Wang et al. 2024 (DHelix), {}{}", overlap.platform,
-                               overlap.nearest ? ", the nearest platform" : "");
-  if (options.profile) answer.overlap = "the profile, and where it says nothing " + answer.overlap;
+  answer.overlap = source_of(overlap, options);
   answer.refused = refusal(answer, job.training.stack);
-  note_baselines(priced.hidden, job.training.stack, answer);
+  if (!here) note_baselines(priced.hidden, job.training.stack, answer);
   note_pipeline(job, answer.notes);
   return answer;
 }

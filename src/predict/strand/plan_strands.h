@@ -2,7 +2,8 @@
 //
 // Prices come from the law `tombolo` operator by operator, before anything is hidden, and from a
 // profile where one is given; paces from the profile, or from figure 4 of Wang et al. 2024 (DHelix)
-// for the nearest platform. docs/laws/strands.md.
+// for the nearest platform. On CPUs from the profile alone: what it leaves out overlaps with nothing.
+// docs/laws/strands.md.
 #pragma once
 
 #include <optional>

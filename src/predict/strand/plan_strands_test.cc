@@ -74,6 +74,40 @@ TEST(PlanStrands, PlansOperatorsThatTakeNoTime) {
   EXPECT_DOUBLE_EQ(replay(answer.pair, answer.streams), answer.streams.seconds);
 }
 
+// Nothing is published of CPUs: without a profile nothing overlaps. With one, of 100 us an operator and scatters that
+// hide behind products, there is a plan, whose 32 operators the law prices no more.
+TEST(PlanStrands, PlansForCpusByWhatWasMeasured) {
+  plan::Job job = job_of("llama3-8b", "cpu", 8);
+  job.training.stack = "tombolo";
+  const StrandAnswer roofline = *plan_strands(job, {});
+  EXPECT_EQ(roofline.overlap, "one after the other, since nothing is published of CPUs");
+  EXPECT_THAT(roofline.refused, ::testing::HasSubstr("below the noise"));
+  StrandOptions options;
+  options.profile.emplace();
+  for (const Dag* dag : {&roofline.pair.forward(), &roofline.pair.backward()}) {
+    for (const Operator& op : dag->operators())
+      options.profile->rows.push_back(
+          {.first = op.name, .microseconds = {.first = 100}, .repeats = 16, .spread = 0.04});
+  }
+  options.profile->rows.push_back(
+      {.first = "product",
+       .second = "local",
+       .microseconds = {.first = 100, .second = 100, .first_beside = 100, .second_beside = 100},
+       .repeats = 16,
+       .spread = 0.04});
+  const StrandAnswer measured = *plan_strands(job, options);
+  EXPECT_NEAR(measured.by_stack, 32 * 100e-6, 1e-12);
+  EXPECT_EQ(measured.refused, "");
+  EXPECT_EQ(measured.overlap,
+            "the profile, and where it says nothing one after the other, since nothing is "
+            "published of CPUs");
+  for (const std::string& note : measured.notes)
+    EXPECT_THAT(note, ::testing::Not(::testing::HasSubstr("roofline")));
+  options.profile->rows.erase(options.profile->rows.begin());
+  EXPECT_THAT(plan_strands(job, options)->notes,
+              ::testing::Contains(::testing::HasSubstr("roofline")));
+}
+
 TEST(PlanStrands, SaysWhatItCannotDo) {
   plan::Job job = job_of("llama3-8b", "h100-80g", 1);
   EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("nothing to hide"));
