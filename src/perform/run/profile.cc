@@ -20,7 +20,7 @@
 namespace tombolo::run {
 namespace {
 
-constexpr size_t kAnswerMax = 64 * 1024;  // bytes
+constexpr size_t kAnswerMax = 1024 * 1024;  // bytes; 500 repeats of 60 times take half of it
 
 // A folder for the Plan that the workers read; gone with this object.
 class WorkFolder {
@@ -174,6 +174,47 @@ Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& opt
   }
   hardware.links = TRY(stage::measure_links(plan, clock));
   return hardware;
+}
+
+Status check_overlap(const plan::Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
+  const cluster::Device& device = plan.device_of(plan.rank_of(0, 0));
+  if (device.kind != cluster::DeviceKind::kCpu) {
+    return unusable(fmt::format("datacenter \"{}\": device = \"{}\" performs no operators",
+                                plan.datacenter_of(plan.rank_of(0, 0)).name, device.name),
+                    "device = \"cpu\"");
+  }
+  if (!p.tensor_per_stage.empty()) {
+    return unusable(
+        fmt::format(
+            "parallelism.tensor_per_stage = [{}]: strands are planned for one tensor degree",
+            fmt::join(p.tensor_per_stage, ", ")),
+        "tensor = 2, once for each degree");
+  }
+  if (p.context > 1) {
+    return unusable(
+        fmt::format("parallelism.context = {}: shards meet within attention, which is one operator "
+                    "where it is performed and several where it is planned",
+                    p.context),
+        "context = 1");
+  }
+  if (p.tensor == 1) {
+    return infeasible("nothing to overlap: parallelism.tensor = 1, so a layer does not communicate",
+                      "tensor = 2, or the profile of whole stages, without --overlap");
+  }
+  return check_performable(plan);
+}
+
+Result<plan::OverlapSamples> profile_overlap(const plan::Plan& plan,
+                                             const ProfileOptions& options) {
+  TRY(check_overlap(plan));
+  const std::string program = TRY(worker_program(options.worker_program));
+  const WorkFolder folder = TRY(WorkFolder::create());
+  const std::string plan_path = folder.path() + "/plan.json";
+  TRY(plan::write_plan(plan_path, plan));
+  const Profiler worker = TRY(start_profiler(program, {"overlap", "--plan", plan_path, "--seconds",
+                                                       fmt::format("{}", options.budget.value)}));
+  return finish<plan::OverlapSamples>(worker, "operators");
 }
 
 Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options) {

@@ -14,6 +14,7 @@
 #include "perform/kernels/kernels.h"
 #include "spec/plan/device_rates.h"
 #include "spec/plan/hardware.h"
+#include "spec/plan/overlap_samples.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::run {
@@ -41,6 +42,12 @@ struct ProfileOptions {
 
 // Starts a worker per stage, measures the links afterwards, and collects all of it.
 Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
+
+// Whether the Plan has operators that can overlap here. Infeasible: shards that do not meet within a layer. Unusable,
+// naming the key: what is planned otherwise than it is performed, or elsewhere.
+Status check_overlap(const plan::Plan& plan);
+// What these operators take on the shards of a rank, alone and beside each other: one worker, for at least `budget`.
+Result<plan::OverlapSamples> profile_overlap(const plan::Plan& plan, const ProfileOptions& options);
 
 struct RooflineOptions {
   int64_t threads = 1;  // of each rank

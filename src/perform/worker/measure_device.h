@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "spec/plan/device_rates.h"
+#include "spec/plan/overlap_samples.h"
+#include "spec/plan/plan.h"
 
 namespace tombolo::worker {
 
@@ -14,5 +17,10 @@ namespace tombolo::worker {
 // control group may use (base/cpu_limit.h); several by the clock. Unusable without LibTorch.
 Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
                                          Seconds budget);
+
+// Operators of a layer on the shards of rank 0, alone and beside each other (train/measure_overlap.h). Unusable where
+// the rank could not be performed.
+Result<plan::OverlapSamples> measure_operators(const plan::Plan& plan, Seconds budget,
+                                               Clock& clock);
 
 }  // namespace tombolo::worker

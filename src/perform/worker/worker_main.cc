@@ -1,5 +1,5 @@
-// tombolo-worker: one rank of a run, one stage of a profile, one rank of a roofline, or who answers
-// prompts. Started by `tombolo train`, `profile`, `roofline` and `prefill`, hardly ever by hand.
+// tombolo-worker: one rank of a run, one stage of a profile or the operators of its layers, one rank of a roofline, or
+// who answers prompts. Started by `tombolo train`, `profile`, `roofline` and `prefill`, hardly ever by hand.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -156,6 +156,16 @@ Status profile(const Arguments& arguments) {
   return {};
 }
 
+Status measure_overlap(const Arguments& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const plan::Plan plan = TRY(plan::read_plan(arguments.plan));
+  SystemClock clock;
+  const plan::OverlapSamples samples =
+      TRY(measure_operators(plan, Seconds{arguments.seconds}, clock));
+  fmt::print("{}\n", to_json(write_fields(samples), -1));
+  return {};
+}
+
 Status measure_roofline(const Arguments& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const plan::DeviceRates rates =
@@ -219,6 +229,7 @@ std::string about(const CLI::App& command, const Arguments& arguments) {
 run::RankEnd perform(const CLI::App& command, Arguments& arguments) {
   if (command.get_name() == "run") return run(arguments);
   if (command.get_name() == "profile") return {profile(arguments)};
+  if (command.get_name() == "overlap") return {measure_overlap(arguments)};
   if (command.get_name() == "generate") return {answer_prompts(arguments)};
   if (command.get_name() == "decode") return {decode_prompts(arguments)};
   if (command.get_name() == "kernels") {
@@ -272,6 +283,10 @@ int main(int argc, char** argv) {
   profile_command->add_option("--plan", arguments.plan, "Plan file")->required();
   profile_command->add_option("--stage", arguments.stage, "which stage")->required();
   profile_command->add_option("--seconds", arguments.seconds, "how long, about");
+  CLI::App* overlap_command = app.add_subcommand(
+      "overlap", "measures the operators of a layer and prints one line of JSON");
+  overlap_command->add_option("--plan", arguments.plan, "Plan file")->required();
+  overlap_command->add_option("--seconds", arguments.seconds, "how long, at least");
   CLI::App* roofline_command =
       app.add_subcommand("roofline", "measures this processor and prints one line of JSON");
   roofline_command->add_option("--threads", arguments.threads, "with which it computes")

@@ -22,7 +22,8 @@ struct ProfileOptions {
   command::InputOptions in;
   Seconds time{5};  // of timing, after the warm-up
   std::string out = "hardware.json";
-  std::string worker;  // path of tombolo-worker; empty: beside this program
+  std::string worker;    // path of tombolo-worker; empty: beside this program
+  bool overlap = false;  // operators of a layer and their pairs, for strands, instead of stages
   bool json = false;
 };
 Status profile(const ProfileOptions& options, std::ostream& out);
