@@ -79,6 +79,20 @@ TEST(SparseNumerics, FixedVersionsRepeatBitForBit) {
   EXPECT_NE(train(fresh).losses.at(3), one.losses.at(3));
 }
 
+// Who goes first changes when an update is made, and not which updates a pass has: all of them without
+// staleness, with fixed versions those before the last.
+TEST(SparseNumerics, WhoGoesFirstChangesNoBit) {
+  for (const bool stale : {false, true}) {
+    plan::Exchange how{.density = 0.05, .staleness = stale ? 1 : 0};
+    if (stale) how.freshness = plan::Freshness::kFixed;
+    const Story deadline = train(sparse(kTwoEach, how, 8));
+    how.order = plan::ExchangeOrder::kFirstCome;
+    const Story first_come = train(sparse(kTwoEach, how, 8));
+    EXPECT_EQ(first_come.losses, deadline.losses) << stale;
+    EXPECT_EQ(first_come.digests, deadline.digests) << stale;
+  }
+}
+
 // What a run of five steps left goes on to the bits that a run of ten has, which wrote a checkpoint
 // there: parameters, moments and the residuals of both datacenters.
 TEST(SparseNumerics, ACheckpointGoesOnExactly) {

@@ -154,6 +154,7 @@ std::vector<Case> cases() {
       one("parallelism", "discipline", "\"greedy\""),
       exchange("mode", "\"sparse\""),
       exchange("overlap", "false"),
+      exchange("order", "\"first-come\""),
       exchange("select", "\"chunks\"", sparse),
       exchange("density", "0.02", sparse),
       exchange("density_range", "[0.01, 0.03]", sparse),

@@ -24,6 +24,7 @@ struct Pair {
   int layers = 4, hidden = 1024, microbatches = 2, latency_ms = 20, mbps = 1000;
   double forward_ms = 10, backward_ms = 20, update_ms = 4;
   bool overlap = true;
+  const char* order = "deadline";
 };
 
 plan::Plan plan_of(const Pair& pair) {
@@ -37,10 +38,10 @@ plan::Plan plan_of(const Pair& pair) {
       "[[cluster.wan]]\nbetween = [\"lab\", \"cloud\"]\none_way_latency = \"{} ms\"\n"
       "node_pair_limit = \"{} Mbps\"\nconnections = 64\n"
       "[training]\nglobal_batch = {}\n[parallelism]\npipeline = 1\ndata = 2\n"
-      "datacenter_per_replica = [\"lab\", \"cloud\"]\n[exchange]\noverlap = {}\n"
+      "datacenter_per_replica = [\"lab\", \"cloud\"]\n[exchange]\noverlap = {}\norder = \"{}\"\n"
       "[stage_times]\nforward = \"{} ms\"\nbackward = \"{} ms\"\n",
       pair.layers, pair.hidden, pair.latency_ms, pair.mbps, 2 * pair.microbatches, pair.overlap,
-      pair.forward_ms, pair.backward_ms);
+      pair.order, pair.forward_ms, pair.backward_ms);
   auto plan = plan::parse_job(text, "job.toml").and_then([](const plan::Job& job) {
     return cost::make_plan(job);
   });
@@ -134,6 +135,20 @@ TEST(Exchange, ABusyLinkIsTheClosedForm) {
   }
 }
 
+// First come, first served: the first layer comes last, and the whole forward pass behind it.
+TEST(Exchange, ABusyLinkIsTheClosedFormInTheOtherOrderToo) {
+  for (const int layers : {2, 3, 4, 8}) {
+    for (const int mbps : {100, 400}) {
+      const plan::Plan plan = plan_of({.layers = layers, .mbps = mbps, .order = "first-come"});
+      SCOPED_TRACE(fmt::format("{} layers, {} Mbps", layers, mbps));
+      const sim::Simulation answer = *sim::simulate(plan);
+      const double wanted = cost::period_first_come(replicas_of(plan)).value;
+      EXPECT_NEAR(seconds(answer.iteration).value / wanted, 1, 2e-3);
+      expect_sound(plan, answer.trace);
+    }
+  }
+}
+
 // Whatever the layers: no shorter than what must be computed or sent, no longer than in turn.
 TEST(Exchange, OverlapLiesBetweenItsBounds) {
   for (uint64_t seed = 0; seed < seeds(100, 1000); ++seed) {
@@ -148,6 +163,7 @@ TEST(Exchange, OverlapLiesBetweenItsBounds) {
     pair.forward_ms = 1 + below(200);
     pair.backward_ms = 1 + below(400);
     pair.update_ms = below(20);
+    if (below(2) == 0) pair.order = "first-come";
     SCOPED_TRACE(seed);
     const plan::Plan plan = plan_of(pair);
     const cost::TwoReplicas what = replicas_of(plan);

@@ -16,9 +16,15 @@ namespace tombolo::ocean {
 class OceanLinks {
  public:
   using ShapeOf = std::function<link::LinkShape(int32_t from, int32_t to)>;
-  static constexpr size_t kSegment = 64 * 1024;  // then something more urgent may pass
+  static constexpr size_t kSegment = 64 * 1024;
+  struct Options {
+    plan::ExchangeOrder order = plan::ExchangeOrder::kDeadline;
+    size_t segment = kSegment;  // then something more urgent may pass
+  };
 
-  OceanLinks(Ocean& ocean, ShapeOf shape_of) : ocean_(ocean), shape_of_(std::move(shape_of)) {}
+  OceanLinks(Ocean& ocean, ShapeOf shape_of) : OceanLinks(ocean, std::move(shape_of), Options{}) {}
+  OceanLinks(Ocean& ocean, ShapeOf shape_of, Options options)
+      : ocean_(ocean), shape_of_(std::move(shape_of)), options_(options) {}
 
   // From now on who waits for this rank hears that it is lost.
   void lose(int32_t rank) {
@@ -50,7 +56,8 @@ class OceanLinks {
     if (from == to) return deliver(from, to, tag, {std::move(payload), ocean_.now(), ocean_.now()});
     bytes_[{from, to}] += static_cast<int64_t>(payload.size());
     Link& link = links_[{from, to}];
-    link.queue[{kernels::urgency_of(tag), ++messages_}] = {tag, std::move(payload), 0, {}};
+    link.queue[{kernels::urgency_of(tag, options_.order), ++messages_}] = {
+        tag, std::move(payload), 0, {}};
     if (!std::exchange(link.busy, true)) go_on(from, to);
   }
   void go_on(int32_t from, int32_t to) {
@@ -59,7 +66,7 @@ class OceanLinks {
     if (!link.busy) return;
     auto& [place, next] = *link.queue.begin();
     if (next.sent == 0) next.start = ocean_.now();
-    const size_t segment = std::min(kSegment, next.payload.size() - next.sent);
+    const size_t segment = std::min(options_.segment, next.payload.size() - next.sent);
     const link::LinkShape shape = shape_of_(from, to);
     const SimDuration takes =
         shape.rate ? round_to_ns(Bytes{static_cast<double>(segment)} / *shape.rate) : SimDuration{};
@@ -91,6 +98,7 @@ class OceanLinks {
 
   Ocean& ocean_;
   const ShapeOf shape_of_;
+  const Options options_;
   std::map<std::pair<int32_t, int32_t>, Link> links_;
   std::map<int32_t, Box> boxes_;
   std::map<int32_t, std::unique_ptr<OceanSignal>> changed_;

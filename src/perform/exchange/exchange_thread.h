@@ -3,7 +3,8 @@
 //
 // A group is handed over when its gradient is complete. Of the groups under way the thread takes up
 // first what is due first: the earlier iteration, then what the next forward pass needs first; on
-// the links the same rule holds (urgency_of). When a group is summed it is updated at once, and the
+// the links the same rule holds (urgency_of). With order = "first-come", of an iteration what was
+// handed over first goes first, here and there. When a group is summed it is updated at once, and the
 // forward pass that waits for it goes on.
 //
 //   performing thread   complete(s, g) ... complete(s, 0)        await_ready(s, 0) ...
@@ -134,6 +135,8 @@ class ExchangeThread final : public kernels::GroupWatcher {
   };
   // The sum of a group, or its outer step: by when it is due.
   struct Due {
+    int64_t iteration = 0;
+    int64_t turn = 0;  // where who came first goes first: what began before; else 0
     Key key;
     bool outer = false;
     auto operator<=>(const Due&) const = default;
@@ -147,6 +150,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
     std::unique_ptr<OuterUpdates> outer;     // of an outer step
     std::unique_ptr<GroupSum> sum;
   };
+  Due due(const Key& key, bool outer = false);
   Status work();
   Status begin_new();
   Status begin(const HandedOver& group);
@@ -198,7 +202,8 @@ class ExchangeThread final : public kernels::GroupWatcher {
 
   // This thread's.
   std::map<Due, UnderWay> under_way_;
-  std::map<Key, compress::Merged> merged_;               // and not made yet
+  int64_t turns_ = 0;                                    // that were taken
+  std::map<Due, compress::Merged> merged_;               // and not made yet
   std::optional<compress::BlockCompressor> compressor_;  // where it is sparse
   std::optional<OuterStepScheduler> outer_book_;         // where it has local steps
   std::set<Key> held_up_;                                // whose outer steps end when all is there

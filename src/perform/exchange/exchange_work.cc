@@ -23,6 +23,10 @@ Status ExchangeThread::work() {
   }
 }
 
+ExchangeThread::Due ExchangeThread::due(const Key& key, bool outer) {
+  return {key.iteration, exchange_.is_first_come() ? ++turns_ : 0, key, outer};
+}
+
 bool ExchangeThread::is_over() {
   const std::lock_guard lock(mutex_);
   return leaving_ || (ending_ && handed_over_.empty() && under_way_.empty() && merged_.empty());
@@ -60,7 +64,7 @@ Status ExchangeThread::begin(const HandedOver& group) {
   entry.sum = std::make_unique<GroupSum>(
       exchange, replicas_, own, first, gradient, entry.updates.get(), parameters_.bytes_of_number(),
       plan::element_bytes(plan_.training.precision) / plan::gradient_bytes(plan_));
-  const Due due{group.key};
+  const Due due = this->due(group.key);
   UnderWay& placed = under_way_.emplace(due, std::move(entry)).first->second;
   bytes_under_way_ += bytes;
   TRY(send(TRY(placed.sum->begin())));
@@ -131,7 +135,7 @@ Status ExchangeThread::settle(const Due& due) {
         .bytes = bytes_of_group(key.stage, key.group),
         .part = key.group});
   if (group.updates) {
-    merged_.emplace(key, group.updates->merged());
+    merged_.emplace(node.key(), group.updates->merged());
     return make_updates();
   }
   if (options_.updates) {
@@ -147,13 +151,13 @@ Status ExchangeThread::make_updates() {
   for (auto at = merged_.begin(); at != merged_.end();) {
     {
       const std::lock_guard lock(mutex_);
-      if (!versions_.may_update(at->first)) {
+      if (!versions_.may_update(at->first.key)) {
         ++at;
         continue;
       }
-      versions_.begin_update(at->first);
+      versions_.begin_update(at->first.key);
     }
-    TRY(update(at->first, &at->second));
+    TRY(update(at->first.key, &at->second));
     at = merged_.erase(at);
   }
   return {};
@@ -215,7 +219,7 @@ Status ExchangeThread::begin_outer(const Key& key) {
   entry.sum = std::make_unique<GroupSum>(
       schedule::outer_exchange(plan_, stage, std::ssize(anchor), number), replicas_,
       static_cast<size_t>(plan_.ranks[options_.rank].replica), first, anchor, entry.outer.get());
-  const Due due{outer_book_->end_of(key), true};
+  const Due due = this->due(outer_book_->end_of(key), true);
   UnderWay& placed = under_way_.emplace(due, std::move(entry)).first->second;
   TRY(send(TRY(placed.sum->begin())));
   return placed.sum->done() ? settle(due) : Status{};

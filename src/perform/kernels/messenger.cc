@@ -21,7 +21,8 @@ Error about_a_peer(Error error) {
 }  // namespace
 
 Status EndpointMessenger::send(int32_t peer, link::Tag tag, link::Payload payload) {
-  return endpoint_.send(peer, tag, std::move(payload), urgency_of(tag)).map_error(about_a_peer);
+  return endpoint_.send(peer, tag, std::move(payload), urgency_of(tag, order_))
+      .map_error(about_a_peer);
 }
 
 Result<Messenger::Came> EndpointMessenger::receive_any(std::span<const Awaited> wanted) {
@@ -48,13 +49,15 @@ uint64_t group_tensor(int32_t stage, int32_t group, int64_t round) {
 
 // The iteration in the upper 32 bits, the class in two bits below it, then which group of
 // parameters. Equal ones go in the order in which they were handed over.
-link::Urgency urgency_of(link::Tag tag) {
+link::Urgency urgency_of(link::Tag tag, plan::ExchangeOrder order) {
   if (link::is_share(tag)) tag = link::whole_tag(tag);
   const uint64_t of_class = tag.tensor >= kReplicaTensor      ? kReplicas
                             : tag.tensor >= kEvaluationTensor ? kEvaluation
                                                               : kPipeline;
   const bool of_group = tag.tensor >= kGroupTensor && tag.tensor < kWakeTensor;
-  const uint64_t need = of_group ? 1 + (tag.tensor - kGroupTensor) / kRoundsMax : 0;
+  const bool first_come = order == plan::ExchangeOrder::kFirstCome;
+  const uint64_t group = first_come ? 0 : (tag.tensor - kGroupTensor) / kRoundsMax;
+  const uint64_t need = of_group ? 1 + group : 0;
   return std::min<uint64_t>(tag.iteration, UINT32_MAX) << 32 | of_class << kClassShift | need;
 }
 

@@ -50,10 +50,10 @@ uint64_t group_tensor(int32_t stage, int32_t group, int64_t round);
 // Who goes first where several messages wait for one link: the earlier iteration; within it what
 // the pipeline waits for, in the order in which it was handed over, which is the schedule's; then
 // what replicas say to each other (the sums of gradients, which only the update waits for), of
-// groups those first which the next forward pass needs first; evaluation comes last. The launcher's
-// messages go before all of them. A share goes when its message would; relays state an urgency of
-// their own (cell_relay.h).
-link::Urgency urgency_of(link::Tag tag);
+// groups those first which the next forward pass needs first, or in the order in which they were
+// handed over ([exchange] order); evaluation comes last. The launcher's messages go before all of
+// them. A share goes when its message would; relays state an urgency of their own (cell_relay.h).
+link::Urgency urgency_of(link::Tag tag, plan::ExchangeOrder order = plan::ExchangeOrder::kDeadline);
 // What kind of message that is: "pipeline", "gradients" or "evaluation".
 const char* class_of(link::Urgency urgency);
 
@@ -77,12 +77,15 @@ class Messenger {
 // the launcher can tell a rank's own trouble from that of its neighbours.
 class EndpointMessenger : public Messenger {
  public:
-  explicit EndpointMessenger(transport::Endpoint& endpoint) : endpoint_(endpoint) {}
+  explicit EndpointMessenger(transport::Endpoint& endpoint,
+                             plan::ExchangeOrder order = plan::ExchangeOrder::kDeadline)
+      : endpoint_(endpoint), order_(order) {}
   Status send(int32_t peer, link::Tag tag, link::Payload payload) override;
   Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
   transport::Endpoint& endpoint_;
+  const plan::ExchangeOrder order_;
 };
 
 // The shape that makes loopback feel like the Plan's channel: its rate divided by run.byte_scale,

@@ -47,6 +47,17 @@ TEST(Urgency, WhatTheNextForwardNeedsFirstGoesFirst) {
   EXPECT_STREQ(class_of(urgency_of(order[6])), "evaluation");
 }
 
+// With order = "first-come" groups are equal, and go in the order in which they were handed over.
+TEST(Urgency, WhatComesFirstMayGoFirst) {
+  const auto at = [](link::Tag tag) { return urgency_of(tag, plan::ExchangeOrder::kFirstCome); };
+  EXPECT_EQ(at({3, group_tensor(2, 0, 4)}), at({3, group_tensor(2, 1, 0)}));
+  EXPECT_EQ(at({3, group_tensor(2, 0, 4)}), at({3, group_tensor(65'535, 4'095, 0)}));
+  EXPECT_LT(at({3, replica_tensor(7)}), at({3, group_tensor(0, 0, 0)}));
+  EXPECT_LT(at({3, group_tensor(2, 1, 0)}), at({3, kEvaluationTensor}));
+  EXPECT_LT(at({3, group_tensor(2, 1, 0)}), at({4, group_tensor(0, 0, 0)}));
+  EXPECT_EQ(at({3, 7}), urgency_of({3, 7}));
+}
+
 // Of stages 4 and 5 either end numbers a message alike; stages 0 and 1 of the same ranks otherwise.
 TEST(PipelineTensor, IsTheSameForSenderAndReceiver) {
   const auto tensor = [](const char* text) { return pipeline_tensor(*action::parse_action(text)); };

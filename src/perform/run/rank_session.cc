@@ -458,7 +458,7 @@ struct RankSession::Assignment {
         filler(std::move(filler_in)),
         recorded(filler.get(), session.clock_),
         filling(*session.endpoint_, filler ? &recorded : nullptr, session.clock_,
-                session.options_.filling),
+                session.options_.filling, plan.exchange.value_or(plan::Exchange{}).order_in_use()),
         messenger(filling, session.activity_) {}
 };
 

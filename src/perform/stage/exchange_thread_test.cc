@@ -109,7 +109,8 @@ Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {},
   CHECK(schedule, "{}", schedule.error().text());
   ocean::Ocean ocean(1);
   ocean::OceanLinks links(
-      ocean, [&](int32_t from, int32_t to) { return kernels::shape_between(plan, from, to); });
+      ocean, [&](int32_t from, int32_t to) { return kernels::shape_between(plan, from, to); },
+      {.order = plan.exchange.value_or(plan::Exchange{}).order_in_use()});
   Outcome out;
   out.parts.resize(plan.ranks.size());
   out.ends.resize(plan.ranks.size());

@@ -48,8 +48,8 @@ class FillingMessenger : public kernels::EndpointMessenger {
     SimDuration sum, longest;
   };
   FillingMessenger(transport::Endpoint& endpoint, Filler* filler, const Clock& clock,
-                   Options options)
-      : kernels::EndpointMessenger(endpoint),
+                   Options options, plan::ExchangeOrder order = plan::ExchangeOrder::kDeadline)
+      : kernels::EndpointMessenger(endpoint, order),
         endpoint_(endpoint),
         filler_(filler),
         clock_(clock),

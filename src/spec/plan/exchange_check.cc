@@ -1,5 +1,7 @@
 #include "spec/plan/exchange_check.h"
 
+#include "spec/plan/gradient_groups.h"
+
 namespace tombolo::plan {
 namespace {
 
@@ -22,6 +24,18 @@ Status check_local(const Plan& plan) {
     }
   }
   return {};
+}
+
+// Where no pass waits for one group alone, what the order changes and why; else nothing. (Between more than
+// two datacenters the last of all groups may be summed a little sooner or later.)
+std::string effect_of_order(const Plan& plan) {
+  if (!plan.exchanges_gradients()) return "has no effect: [stage_times] says how long a sum takes";
+  if (!plan.updates_by_group())
+    return "changes little: updates wait for the gradients of all groups";
+  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    if (plan.exchanges_gradients(stage) && gradient_groups(plan, stage).size() > 1) return {};
+  }
+  return "has no effect: each stage has one group of gradients";
 }
 
 }  // namespace
@@ -54,12 +68,19 @@ Status check_exchange(const Plan& plan) {
 std::vector<std::string> notes_on_exchange(const Plan& plan) {
   if (!plan.exchange) return {};
   if (!plan.replicas_lie_apart()) return {kExchangeHasNoEffect};
-  if (!plan.exchange->density_changes()) return {};
-  return {fmt::format(
-      "predictions count a density of {:g}, that of the first iteration, but for simulate "
-      "--iterations; a run changes it between {:g} and {:g} as the line's rate does",
-      plan.exchange->density_in_use(), plan.exchange->density_range[0],
-      plan.exchange->density_range[1])};
+  std::vector<std::string> notes;
+  if (plan.exchange->is_first_come()) {
+    const std::string effect = effect_of_order(plan);
+    if (!effect.empty()) notes.push_back("[exchange] order = \"first-come\" " + effect);
+  }
+  if (plan.exchange->density_changes()) {
+    notes.push_back(fmt::format(
+        "predictions count a density of {:g}, that of the first iteration, but for simulate "
+        "--iterations; a run changes it between {:g} and {:g} as the line's rate does",
+        plan.exchange->density_in_use(), plan.exchange->density_range[0],
+        plan.exchange->density_range[1]));
+  }
+  return notes;
 }
 
 }  // namespace tombolo::plan

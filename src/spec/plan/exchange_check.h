@@ -18,7 +18,8 @@ inline constexpr const char* kExchangeHasNoEffect =
     "[exchange] has no effect: no stage has replicas in several datacenters";
 
 // Sentences: that nothing of [exchange] has an effect, where no stage has replicas in several datacenters; else
-// which density is counted of a run that changes it.
+// that its order has little or none, where no pass waits for one group alone, and which density is counted of a run that
+// changes it.
 std::vector<std::string> notes_on_exchange(const Plan& plan);
 
 }  // namespace tombolo::plan

@@ -45,6 +45,16 @@ constexpr auto enum_names(SentValues) {
                                               {SentValues::kFp32, "fp32"}});
 }
 
+// Of an iteration's groups of gradients that wait, which one goes first: on a link, and to be updated.
+enum class ExchangeOrder {
+  kDeadline,   // which the next forward pass needs first
+  kFirstCome,  // which came first: of the layer that the backward pass comes to first
+};
+constexpr auto enum_names(ExchangeOrder) {
+  return std::to_array<EnumName<ExchangeOrder>>(
+      {{ExchangeOrder::kDeadline, "deadline"}, {ExchangeOrder::kFirstCome, "first-come"}});
+}
+
 // With staleness 1, which parameters a forward pass uses.
 enum class Freshness {
   kTimely,  // the newest that are there
@@ -77,6 +87,7 @@ struct Exchange {
   // one, and the next forward pass waits for the groups that it has come to. False: they leave
   // after it, and are updated when all are there.
   bool overlap = true;
+  std::optional<ExchangeOrder> order;  // left out: deadline
 
   // Of sparse updates.
   std::optional<Select> select;  // left out: blocks
@@ -101,6 +112,8 @@ struct Exchange {
                                  // delay, else 0
   std::optional<double> decay;   // of what is kept back; mode = "sparse-local"; left out: 0.95
 
+  ExchangeOrder order_in_use() const { return order.value_or(ExchangeOrder::kDeadline); }
+  bool is_first_come() const { return order_in_use() == ExchangeOrder::kFirstCome; }
   bool is_sparse() const { return mode == ExchangeMode::kSparse; }
   bool is_local() const { return mode == ExchangeMode::kLocal || is_sparse_local(); }
   bool is_sparse_local() const { return mode == ExchangeMode::kSparseLocal; }
@@ -279,6 +292,9 @@ void describe(Archive& a, Exchange& exchange) {
   a.optional("overlap", exchange.overlap,
              "groups of gradients leave during the last backward pass, and the next forward pass "
              "waits only for the groups it has reached");
+  a.optional("order", exchange.order,
+             "of groups that wait, which one is sent and updated first: that which the next "
+             "forward pass needs first, or that which came first; left out: deadline");
   a.optional("select", exchange.select,
              "of sparse updates: whole blocks of 16 numbers, or the largest numbers of chunks of "
              "4,096; left out: blocks");

@@ -10,6 +10,7 @@
 namespace tombolo::plan {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -182,6 +183,16 @@ TEST(Exchange, NotesWhatHasNoEffectAndWhichDensityCounts) {
   const auto notes = notes_on_exchange(with_exchange(sparse + "density_range = [0.02, 0.04]\n"));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("a density of 0.02, that of the first iteration"));
+  const std::string first_come = "[exchange]\norder = \"first-come\"\n";
+  const auto one_group = notes_on_exchange(with_exchange(first_come));
+  ASSERT_EQ(one_group.size(), 1u);
+  EXPECT_THAT(one_group[0], HasSubstr("has no effect: each stage has one group"));
+  Plan many = with_exchange(first_come);
+  many.model.hidden = 1024;
+  many.stages[0].gradients = 2_GB;
+  EXPECT_EQ(notes_on_exchange(many), std::vector<std::string>{});
+  many.exchange->overlap = false;
+  EXPECT_THAT(notes_on_exchange(many), ElementsAre(HasSubstr("changes little: updates wait for")));
   Plan together = with_exchange(sparse);
   for (layout::Placement& rank : together.ranks) rank.datacenter = together.ranks[0].datacenter;
   EXPECT_EQ(notes_on_exchange(together), std::vector<std::string>{kExchangeHasNoEffect});

@@ -36,6 +36,9 @@ struct Messages {
 // Returns the node that says that all of them are there.
 int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks, int32_t own,
                      int64_t shards, int64_t ready, graph::Graph& graph) {
+  // Equal ones leave in the order in which they were handed over.
+  const bool first_come = messages.stage.plan->exchange.value_or(plan::Exchange{}).is_first_come();
+  const uint32_t priority = first_come ? 1 : static_cast<uint32_t>(messages.group) + 1;
   int64_t tag = messages.first_tag;
   int64_t begun = ready;  // when the round begins for this rank
   for (const auto& round : messages.exchange.rounds) {
@@ -48,7 +51,7 @@ int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks
                           sends ? NodeType::kSend : NodeType::kReceive);
       node.comm_size = message_bytes(messages.stage, message, shards);
       node.comm_peer = ranks[static_cast<size_t>(sends ? message.to : message.from)];
-      node.comm_priority = static_cast<uint32_t>(messages.group) + 1;
+      node.comm_priority = priority;
       node.comm_tag = number;
       node.data_deps = {begun};
       if (!sends) received.push_back(node.id);

@@ -4,7 +4,8 @@
 //   passes     The last backward pass of the stage is cut where a group's gradient is complete, and
 //              the first forward pass where a group is needed, so that others may wait for a part.
 //   messages   Groups leave in the reverse of need, but a group that is needed earlier overtakes
-//              those that wait (comm_priority; sim::repeat lets earlier iterations go first).
+//              those that wait (comm_priority; sim::repeat lets earlier iterations go first). With
+//              order = "first-come" none overtakes another one of its iteration.
 //   sums       A node that takes no time says when a group is summed on this rank; its first
 //              dependency is what handed the group over.
 //   updates    One for each group, as soon as it is summed; or one of all, in its place in the

@@ -178,6 +178,7 @@ class RankGraph {
         release_(release_of(schedule, rank % shape.replicas)),
         overlaps_(!exchanges.empty() && plan.exchange_overlaps()),
         by_group_(overlaps_ && plan.updates_by_group()),
+        first_come_(plan.exchange.value_or(plan::Exchange{}).is_first_come()),
         hidden_(hidden_sums(plan, rank, actions_)),
         graph_{rank, {}} {
     ids_.reserve(actions_.size());
@@ -407,7 +408,7 @@ class RankGraph {
     return out;
   }
 
-  // In no order but that of need: each as soon as it may.
+  // In no order but that of the groups' turns: each as soon as it may.
   void add_updates(const detail::StageExchange& exchange) {
     Exchanged& stage = exchanged_[exchange.stage];
     const Action action{ActionKind::kUpdate, exchange.stage, -1};
@@ -421,12 +422,13 @@ class RankGraph {
     shares.back() = 1;
     const std::vector<SimDuration> parts =
         detail::cut(duration_of(plan_, graph_.rank, action), shares);
-    for (size_t g = 0; g < parts.size(); ++g) {
+    stage.updated.resize(parts.size());
+    for (const size_t g : turns(parts.size())) {
       Node node = node_of(action);
       node.part = static_cast<int32_t>(g);
       node.duration = parts[g];
       node.data_deps = {stage.summed[g]};
-      stage.updated.push_back(node.id);
+      stage.updated[g] = node.id;
       file(action, std::move(node));
     }
     if (!exchange.groups.front().outer.rounds.empty()) add_outer_steps(exchange);
@@ -436,10 +438,19 @@ class RankGraph {
     Exchanged& stage = exchanged_[exchange.stage];
     const std::vector<int32_t> ranks = plan_.replicas_of(exchange.stage);
     const int64_t shards = plan_.ranks[static_cast<size_t>(graph_.rank)].shards;
-    for (size_t g = 0; g < exchange.groups.size(); ++g) {
-      stage.arrived.push_back(detail::add_outer(exchange, g, ranks, graph_.rank % shape_.replicas,
-                                                shards, stage.updated[g], graph_));
+    stage.arrived.resize(exchange.groups.size());
+    for (const size_t g : turns(exchange.groups.size())) {
+      stage.arrived[g] = detail::add_outer(exchange, g, ranks, graph_.rank % shape_.replicas,
+                                           shards, stage.updated[g], graph_);
     }
+  }
+
+  // So many groups, who goes first where several may: of need, or the reverse.
+  std::vector<size_t> turns(size_t groups) const {
+    std::vector<size_t> out(groups);
+    std::iota(out.begin(), out.end(), size_t{0});
+    if (first_come_) std::reverse(out.begin(), out.end());
+    return out;
   }
 
   // A node that takes no time and says of the iteration before that `id` was finished in it.
@@ -483,7 +494,8 @@ class RankGraph {
   const std::vector<Pair> pairs_;
   const SimDuration release_;
   const bool overlaps_;
-  const bool by_group_;  // updates
+  const bool by_group_;    // updates
+  const bool first_come_;  // the group goes first that was complete first
   const SimDuration hidden_;
   graph::Graph graph_;
   std::unordered_map<Action, int64_t, HashOfAction> ids_;  // looked up, never iterated
