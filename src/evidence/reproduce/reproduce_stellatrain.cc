@@ -232,7 +232,9 @@ Table stella_section_5_3() {
                 not_computed("iterations lost by exact top-k", 11.3, "%", kWantsTraining),
                 not_computed("iterations lost by the dense optimizer", 17.3, "%", kWantsTraining),
                 std::move(both),
-                not_computed("first come, first served, slower by", 9.6, "%", kWantsTraining),
+                not_computed("first come, first served, slower by", 9.6, "%",
+                             "neither the bandwidth nor the time on the CPU is said; where links "
+                             "bound it, at most a forward pass: [exchange] order"),
                 not_computed("without staleness, slower by", 22, "%",
                              "neither the bandwidth nor the time on the CPU is said"),
                 not_computed("layers updated at once", 15, "%",
