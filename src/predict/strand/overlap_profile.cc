@@ -50,7 +50,9 @@ Result<ProfileRow> read_row(const CsvRow& row) {
     return fail(row.complaint("repeats", "must lie between 1 and 1000000000"));
   }
   out.spread = TRY(row.number("spread"));
-  if (out.spread > 10) return fail(row.complaint("spread", "must lie between 0 and 10", "0.03"));
+  if (out.spread > kSpreadMax)
+    return fail(
+        row.complaint("spread", fmt::format("must lie between 0 and {:g}", kSpreadMax), "0.03"));
   return out;
 }
 

@@ -23,6 +23,8 @@
 
 namespace tombolo::strand {
 
+inline constexpr double kSpreadMax = 10;
+
 struct ProfileRow {
   std::string first;
   std::string second;  // empty: `first` alone

@@ -31,8 +31,8 @@ double spread_of(const std::vector<double>& values) {
   return (quantile(values, 0.75) - quantile(values, 0.25)) / kQuartilesApart / std::abs(middle);
 }
 
-// More digits than anybody measures.
-double to_file(double spread) { return std::round(spread * 1e4) / 1e4; }
+// More digits than are measured. Above kSpreadMax, as where a machine is busy, nothing is known.
+double to_file(double spread) { return std::min(std::round(spread * 1e4) / 1e4, kSpreadMax); }
 
 std::vector<double> microseconds(const std::vector<int64_t>& ns) {
   std::vector<double> out;

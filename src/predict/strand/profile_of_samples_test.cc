@@ -92,6 +92,16 @@ TEST(ProfileOfSamples, RowsAreMediansByClass) {
   EXPECT_EQ(*parse_profile(to_csv(profile), "overlap.csv"), profile);
 }
 
+// Half of what is alone takes 200 times as long: the file says so little of it as one can.
+TEST(ProfileOfSamples, AFileOfABusyMachineCanBeRead) {
+  plan::OverlapSamples busy = samples(kQuiet, 120'000);
+  for (size_t i = 0; i < 3; ++i)
+    busy.operators[0].alone_ns[i] = busy.operators[0].again_ns[i] = 20'000'000;
+  const Profile profile = overlap_of(busy).profile();
+  EXPECT_EQ(profile.rows[0].spread, kSpreadMax);
+  EXPECT_EQ(*parse_profile(to_csv(profile), "overlap.csv"), profile);
+}
+
 // The same saving where one after the other and once more differ by up to 60 us.
 TEST(ProfileOfSamples, WhatTheNullExceedsIsNotMeasurable) {
   const MeasuredOverlap noisy = overlap_of(samples(kNoisy, 120'000));
