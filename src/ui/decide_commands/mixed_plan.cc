@@ -9,6 +9,7 @@
 #include "ui/command/stages.h"
 #include "ui/decide_commands/decide_commands.h"
 #include "ui/decide_commands/decision_pages.h"
+#include "ui/report/answer_values.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -23,9 +24,9 @@ std::string choice_text(const MixedPlan& plan) {
 }
 
 void print_best(std::ostream& out, const MixedPlan& best) {
-  out << fmt::format("predicted iteration: {}{}, {:.4g} tokens/s, MFU {:.1f} %\n",
+  out << fmt::format("predicted iteration: {}{}, {} tokens/s, MFU {:.1f} %\n",
                      brief(best.iteration()), time_source(best.simulated, best.time.iteration),
-                     best.tokens_per_second, 100 * best.mfu);
+                     report::figure_of(best.tokens_per_second), 100 * best.mfu);
   out << fmt::format("  {}, {} stages, {} devices\n", choice_text(best), best.stages.size(),
                      best.devices);
   out << "  " << command::time_text(best.time) << "\n";

@@ -14,6 +14,7 @@
 #include "ui/decide_commands/decide_commands.h"
 #include "ui/decide_commands/decision_pages.h"
 #include "ui/decide_commands/search_end.h"
+#include "ui/report/answer_values.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -174,7 +175,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
         fmt::format("{}{}.", priced && way.on_front ? "*" : "", i + 1),
         way.name,
         brief(way.iteration),
-        way.tokens_per_s ? fmt::format("{:.4g}", *way.tokens_per_s) : "-",
+        report::figure_of(way.tokens_per_s),
         fmt::format("{:.2f}{}", way.steps.factor, way.steps.beyond.empty() ? "" : "?"),
         brief(way.across),
         brief(way.memory),

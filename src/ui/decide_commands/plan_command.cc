@@ -22,6 +22,7 @@
 #include "ui/decide_commands/decision_pages.h"
 #include "ui/decide_commands/search_end.h"
 #include "ui/decide_commands/with_strands.h"
+#include "ui/report/answer_values.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -50,8 +51,9 @@ void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
 
 void print_best(std::ostream& out, const RankedPlan& best,
                 const std::optional<published::ErrorBand>& band) {
-  out << fmt::format("predicted iteration: {}{}, {:.4g} tokens/s\n  {}\n", brief(best.iteration()),
-                     time_source(best.simulated, best.candidate.time), best.tokens_per_second,
+  out << fmt::format("predicted iteration: {}{}, {} tokens/s\n  {}\n", brief(best.iteration()),
+                     time_source(best.simulated, best.candidate.time),
+                     report::figure_of(best.tokens_per_second),
                      search::configuration_text(best.candidate.configuration));
   if (band) {
     out << fmt::format("  {} to {} in 8 of 10 published runs like it ({} rows: {})\n",

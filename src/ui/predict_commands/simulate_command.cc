@@ -21,6 +21,7 @@
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/predict_commands/simulate_over_time.h"
 #include "ui/predict_commands/simulate_prefill.h"
+#include "ui/report/answer_values.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -86,7 +87,7 @@ void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
 void print_worth(std::ostream& out, const cost::Worth& worth) {
   std::string line;
   const auto add = [&](const std::string& text) { line += (line.empty() ? "" : ", ") + text; };
-  if (worth.tokens_per_s) add(fmt::format("{:.4g} tokens/s", *worth.tokens_per_s));
+  if (worth.tokens_per_s) add(report::figure_of(worth.tokens_per_s) + " tokens/s");
   if (worth.mfu) add(fmt::format("MFU {:.1f} %", 100 * *worth.mfu));
   const std::optional<Dollars> cost = worth.cost.total();
   if (cost) add(fmt::format("{} per iteration", brief(*cost)));
