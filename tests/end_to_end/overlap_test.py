@@ -4,12 +4,9 @@ import csv
 import unittest
 
 from program import TWO_EMULATED, Case, needs_torch
-from shards_test import MIXTURE, sharded
+from shards_test import BACKWARD, FORWARD, MIXTURE, sharded
 from training_test import tiny
 
-FORWARD = ["LN1", "AG1", "QKV", "FA", "PROJ", "RS1", "BDA1", "LN2", "AG2", "FC1", "ACT", "FC2", "RS2", "BDA2"]
-BACKWARD = ["bBDA2", "bAG2", "FC2d", "FC2w", "bACT", "FC1d", "FC1w", "bRS2", "bLN2", "bBDA1", "bAG1", "PROJd", "PROJw", "bFA", "QKVd",
-            "QKVw", "bRS1", "bLN1"]
 CLASSES = [["attention", "local"], ["attention-backward", "local"], ["product", "local"], ["elementwise", "local"], ["local", "local"]]
 
 

@@ -1,6 +1,7 @@
 """Tensor, sequence and context parallelism, performed: the same losses as one process, whatever else the job says."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,9 @@ from training_test import GPT2, pipelines_apart, tiny
 QWEN3 = 'qk_norm = true\nqkv_bias = true\n'
 MIXTURE = "experts = {count = 4, per_token = 2, ffn = 48}\n"
 QWEN2_MOE = "experts = {count = 6, per_token = 3, ffn = 32, shared_ffn = 48, shared_gate = true, every = 2}\nqkv_bias = true\n"
+FORWARD = ["LN1", "AG1", "QKV", "FA", "PROJ", "RS1", "BDA1", "LN2", "AG2", "FC1", "ACT", "FC2", "RS2", "BDA2"]
+BACKWARD = ["bBDA2", "bAG2", "FC2d", "FC2w", "bACT", "FC1d", "FC1w", "bRS2", "bLN2", "bBDA1", "bAG1", "PROJd", "PROJw", "bFA", "QKVd",
+            "QKVw", "bRS1", "bLN1"]
 OLMO2 = 'input_norms = false\noutput_norms = true\nwhole_qk_norm = true\n'
 
 
@@ -144,6 +148,25 @@ class Shards(Case):
             self.assertEqual(sorted(at_once), list(range(1, 51)))
             self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
             self.assertEqual(self.overlapping(self.folder / "one-by-one" / "trace.jsonl"), 0)
+
+    @needs_torch
+    def test_strands_of_a_profile_cost_no_bit(self):
+        """strands = true with times of operators: the Plan has their order, and the run performs it."""
+        operators = {name: 2000 if "AG" in name or "RS" in name else 1000 for name in FORWARD + BACKWARD}
+        lines = ["first,second,first_us,second_us,first_beside_us,second_beside_us,repeats,spread"]
+        lines += [f"{name},,{us},,,,20,0.01" for name, us in operators.items()]
+        lines += [f"{kind},local,1000,1000,1010,1010,20,0.01" for kind in ("product", "elementwise", "attention", "attention-backward")]
+        self.write("overlap.csv", "\n".join(lines) + "\n")
+        alone = tiny(2, "dualpipev", steps=20).replace("hidden = 32", "hidden = 64").replace("micro_batch = 2", "micro_batch = 1")
+        alone = re.sub(r"\[\[cluster.*?(?=\[training\])", '[[cluster.datacenter]]\nname = "lab"\ndevice = "cpu"\nnodes = 2\n\n', alone, flags=re.S)
+        alone = sharded(alone, "tensor = 2, sequence_parallel = true, virtual_stages = 2")
+        strands = alone.replace("virtual_stages = 2", 'virtual_stages = 2\nstrands = true\nstrands_profile = "overlap.csv"')
+        self.assertEqual(self.losses(strands, "strands"), self.losses(alone, "alone"))
+        self.assertGreater(self.overlapping(self.folder / "strands" / "trace.jsonl"), 20)
+        self.ok("convert", self.write("strands.toml", strands), "--to", "plan", "--out", self.folder / "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text())
+        for pair in plan["pairs"]:
+            self.assertEqual(sorted(pair["order"]), sorted(operators))
 
     def overlapping(self, trace):
         """How many forward passes of a rank run at the same time as a backward pass."""

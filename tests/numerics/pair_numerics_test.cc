@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <random>
 #include <tuple>
 
 #include "numerics/story.h"
+#include "perform/train/layer_steps.h"
+#include "perform/train/torch_kernels.h"
 
 namespace tombolo::train {
 namespace {
@@ -15,7 +18,27 @@ struct PairLayout {
   int data = 1;
   int64_t tensor = 1, expert = 1, zero = 0;
   bool sequence_parallel = false, recomputes = false, experts = false;
+  bool in_order = false;  // of the Plan, else by turns
 };
+
+// Names of a layer's operators of both passes in some order that their dependencies allow.
+std::vector<std::string> some_order(bool sequence_parallel, uint32_t seed) {
+  const Meeting meeting = sequence_parallel ? Meeting::kRows : Meeting::kSums;
+  std::vector<LayerStep> strands[] = {forward_steps(meeting), backward_steps(meeting)};
+  std::vector<bool> done[] = {std::vector<bool>(strands[0].size()),
+                              std::vector<bool>(strands[1].size())};
+  std::mt19937 random(seed);
+  std::vector<std::string> names;
+  while (names.size() < strands[0].size() + strands[1].size()) {
+    const size_t strand = random() % 2, number = random() % strands[strand].size();
+    const LayerStep& step = strands[strand][number];
+    const auto is_done = [&](size_t other) { return bool{done[strand][other]}; };
+    if (done[strand][number] || !std::ranges::all_of(step.after, is_done)) continue;
+    done[strand][number] = true;
+    names.push_back(step.name);
+  }
+  return names;
+}
 
 // Of every two stages of a rank; kernels do not ask how long they take.
 plan::Plan with_pairs(const PairLayout& how) {
@@ -34,7 +57,11 @@ plan::Plan with_pairs(const PairLayout& how) {
   for (int32_t position = 0; position < shape.ranks(); ++position) {
     for (const int32_t forward : shape.stages_at(position)) {
       for (const int32_t backward : shape.stages_at(position))
-        plan.pairs.push_back({forward, backward, 1_ms, 1_ms});
+        plan.pairs.push_back({forward, backward, 1_ms, 1_ms,
+                              how.in_order
+                                  ? some_order(how.sequence_parallel,
+                                               static_cast<uint32_t>(forward * 100 + backward))
+                                  : std::vector<std::string>()});
     }
   }
   std::sort(plan.pairs.begin(), plan.pairs.end(), [](const auto& a, const auto& b) {
@@ -55,6 +82,9 @@ const PairLayout kPairLayouts[] = {
     {"tensor 2", "w", 1, 2, 1, 0, true},
     {"tensor 2, sums", "w", 1, 2},
     {"tensor 2, halves", "dualpipev", 1, 2, 1, 0, true},
+    {"tensor 2, in order", "w", 1, 2, 1, 0, true, false, false, true},
+    {"tensor 2, sums, in order", "dualpipev", 1, 2, 1, 0, false, false, false, true},
+    {"tensor 2, halves, in order", "dualpipev", 1, 2, 1, 0, true, false, false, true},
     {"tensor 2, recomputed", "w", 1, 2, 1, 0, true, true},
     {"tensor 2, zero 2", "w", 2, 2, 1, 2, true},
     {"recomputed", "w", 1, 1, 1, 0, false, true},
@@ -87,6 +117,25 @@ TEST_P(Pairs, HaveTheBitsOfOneAfterTheOther) {
   plan::Plan alone = plan;
   alone.pairs.clear();
   EXPECT_EQ(train(alone).losses, at_once.losses);
+}
+
+TEST(PairOrder, IsRefusedWhereItLacksAnOperatorOrWouldWaitForEver) {
+  const PairLayout how{"", "w", 1, 2, 1, 0, true, false, false, true};
+  for (const bool lacks : {true, false}) {
+    plan::Plan plan = with_pairs(how);
+    std::vector<std::string>& order = plan.pairs.back().order;
+    if (lacks) {
+      std::erase(order, "FC1");
+    } else {
+      std::erase(order, "LN1");
+      order.push_back("LN1");
+    }
+    const auto made = make_torch_kernels(plan, 0);
+    ASSERT_FALSE(made);
+    EXPECT_THAT(made.error().text(), testing::HasSubstr("the order of the pair of stages"));
+    EXPECT_THAT(made.error().text(),
+                testing::HasSubstr(lacks ? "the order lacks \"FC1\"" : "would wait for ever"));
+  }
 }
 
 }  // namespace

@@ -41,8 +41,9 @@ Result<Played> play(plan::Plan plan) {
   return Played{std::move(plan), std::move(simulation)};
 }
 
-Result<Played> play_folded(const plan::Job& job, const std::optional<plan::LayerPair>& layer) {
-  plan::Plan plan = TRY(cost::make_plan(job));
+Result<Played> play_folded(const plan::Job& job, const plan::Hardware* hardware,
+                           const std::optional<plan::LayerPair>& layer) {
+  plan::Plan plan = TRY(cost::make_plan(job, hardware));
   if (layer) plan.pairs = plan::pair_costs(plan, *layer);
   return play(std::move(plan));
 }
@@ -50,7 +51,8 @@ Result<Played> play_folded(const plan::Job& job, const std::optional<plan::Layer
 }  // namespace
 
 std::optional<WithStrands> with_strands(const plan::Job& job,
-                                        const std::optional<layout::ScheduleKind>& only) {
+                                        const std::optional<layout::ScheduleKind>& only,
+                                        const plan::Hardware* hardware) {
   const layout::Parallelism& p = job.parallelism;
   if (p.tensor == 1 && p.context == 1 && p.expert == 1) return std::nullopt;
   Result<strand::PairOffer> offer = strand::offer_pairs(job);
@@ -59,13 +61,13 @@ std::optional<WithStrands> with_strands(const plan::Job& job,
   if (!with.offer.layer) return with;
   for (const layout::ScheduleTraits& row : layout::schedules_with(layout::kPairs)) {
     if (only && *only != row.kind) continue;
-    Result<Played> paired = play_folded(folded(job, row.kind), with.offer.layer);
+    Result<Played> paired = play_folded(folded(job, row.kind), hardware, with.offer.layer);
     if (!paired) {
       with.obstacle = paired.error().message;
       continue;
     }
     const Seconds time = paired->time();
-    const Result<Played> apart = play_folded(folded(job, row.kind), std::nullopt);
+    const Result<Played> apart = play_folded(folded(job, row.kind), hardware, std::nullopt);
     if (apart && apart->time() <= time) {
       with.obstacle = fmt::format(
           "schedule {} takes {} with its pairs and {} without: the next rank waits for both of a "
@@ -99,16 +101,16 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
     choice.line = "[parallelism] strands: off: " + why;
     return choice;
   };
-  if (choice.plan.cost_source != plan::CostSource::kTombolo) {
+  if (!strand::may_offer(job, choice.plan.cost_source)) {
     return off(
         fmt::format("stage times are from {}, which has no times of operators beside each "
-                    "other",
+                    "other; strands_profile has",
                     to_name(choice.plan.cost_source)));
   }
   const layout::ScheduleKind schedule = job.parallelism.schedule;
   const bool has_pairs = layout::traits_of(schedule).has(layout::kPairs);
   const std::optional<WithStrands> with =
-      with_strands(job, has_pairs ? std::optional(schedule) : std::nullopt);
+      with_strands(job, has_pairs ? std::optional(schedule) : std::nullopt, hardware);
   if (!with) return off("no layer communicates with other devices");
   if (!with->offer.layer) return off(with->offer.why_not);
   if (!with->iteration) return off(with->obstacle);

@@ -28,7 +28,8 @@ struct WithStrands {
 // Nothing where no layer of the job communicates inside. `only`: no other schedule is tried. Cost: a
 // search for strands, and up to four simulations.
 std::optional<WithStrands> with_strands(
-    const plan::Job& job, const std::optional<layout::ScheduleKind>& only = std::nullopt);
+    const plan::Job& job, const std::optional<layout::ScheduleKind>& only = std::nullopt,
+    const plan::Hardware* hardware = nullptr);
 
 // What [parallelism] strands = true asks for: the Plan with pairs where it is predicted to be shorter
 // than the Plan without, which it is else; and a line that says which, and why. A schedule of the

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
+#include "base/file.h"
 #include "predict/cost/price_plan.h"
 #include "predict/sim/simulate.h"
 #include "spec/plan/plan_file.h"
+#include "support/folder_test.h"
 
 namespace tombolo::schedule_search {
 namespace {
@@ -38,6 +42,11 @@ TEST(StrandsChoice, FoldsTheModelWhereThatIsPredictedToGain) {
   EXPECT_TRUE(traits_of(choice->plan.parallelism.schedule).has(layout::kPairs));
   EXPECT_EQ(choice->plan.stages.size(), 8u);
   EXPECT_THAT(choice->line, HasSubstr("strands: on: schedule dualpipev"));
+  // In the order of the strands that were planned: each operator of a layer once.
+  const std::vector<std::string>& order = choice->plan.pairs.front().order;
+  EXPECT_EQ(order.size(), 14u + 18);
+  EXPECT_THAT(order, testing::IsSupersetOf({"LN1", "RS1", "bAG2", "FC2w"}));
+  EXPECT_EQ(choice->plan.pairs.back().order, order);
   // What it says is what is simulated, and less than without.
   const SimDuration with = *sim::iteration_time(choice->plan);
   const SimDuration without = *sim::iteration_time(*cost::make_plan(job));
@@ -46,7 +55,54 @@ TEST(StrandsChoice, FoldsTheModelWhereThatIsPredictedToGain) {
                                       brief(seconds(without)) + " with schedule 1f1b without"));
   // A Plan has the answer and not the question.
   EXPECT_FALSE(choice->plan.parallelism.strands);
-  EXPECT_TRUE(plan::parse_plan(plan::to_json_text(choice->plan), "plan.json"));
+  EXPECT_EQ(*plan::parse_plan(plan::to_json_text(choice->plan), "plan.json"), choice->plan);
+}
+
+// Nothing is known of overlap on CPUs but what was measured.
+class StrandsOfCpus : public FolderTest {};
+
+TEST_F(StrandsOfCpus, NeedAProfile) {
+  const std::string forward = "LN1 AG1 QKV FA PROJ RS1 BDA1 LN2 AG2 FC1 ACT FC2 RS2 BDA2",
+                    backward =
+                        "bBDA2 bAG2 FC2d FC2w bACT FC1d FC1w bRS2 bLN2 bBDA1 bAG1 PROJd PROJw bFA "
+                        "QKVd QKVw bRS1 bLN1";
+  std::string csv =
+      "first,second,first_us,second_us,first_beside_us,second_beside_us,repeats,spread\n";
+  std::istringstream names(forward + " " + backward);
+  for (std::string name; names >> name;) {
+    const bool sends = name.find("AG") != name.npos || name.find("RS") != name.npos;
+    csv += fmt::format("{},,{},,,,20,0.01\n", name, sends ? 2000 : 1000);
+  }
+  for (const char* const kind : {"product", "elementwise", "attention", "attention-backward"})
+    csv += fmt::format("{},local,1000,1000,1010,1010,20,0.01\n", kind);
+  const std::string file = at("overlap.csv");
+  ASSERT_TRUE(write_file(file, csv));
+  const auto of_cpus = [&](const std::string& more) {
+    std::string text = job_text(
+        "tensor = 2\ndata = 1\npipeline = 2\nsequence_parallel = true\nvirtual_stages = 2\n"
+        "schedule = \"w\"\n" +
+        more);
+    const auto replace = [&](const std::string& old, const std::string& by) {
+      text.replace(text.find(old), old.size(), by);
+    };
+    replace("a40-48g", "cpu");
+    replace("megatron", "tombolo");
+    replace("preset = \"llama3-70b\"\nlayers = 32\nkv_heads = 64\nvocabulary = 32000\n",
+            "hidden = 64\nffn = 128\nlayers = 8\nheads = 4\nvocabulary = 256\nsequence = 64\n");
+    replace("bf16", "fp32");
+    return *plan::parse_job(text, "job.toml");
+  };
+  const plan::Job without = of_cpus("");
+  const Result<StrandsChoice> off = choose_strands(without);
+  ASSERT_TRUE(off) << off.error().text();
+  EXPECT_THAT(off->line, HasSubstr("strands_profile has"));
+  const Result<StrandsChoice> on =
+      choose_strands(of_cpus(fmt::format("strands_profile = \"{}\"\n", file)));
+  ASSERT_TRUE(on) << on.error().text();
+  EXPECT_THAT(on->line, HasSubstr("strands: on: schedule w"));
+  ASSERT_FALSE(on->plan.pairs.empty());
+  EXPECT_EQ(on->plan.pairs.front().order.size(), 32u);
+  EXPECT_TRUE(on->plan.parallelism.strands_profile.empty());
 }
 
 TEST(StrandsChoice, TellsOfLayersThatItCannotKeep) {

@@ -1,6 +1,9 @@
 #include "perform/train/stage_pairs.h"
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +20,29 @@ StrandOperator& last_of(std::vector<StrandOperator>& operators, int32_t strand) 
   CHECK(false, "no operator ends strand {}", strand);
 }
 
+// What stands around the layers comes where its strand allows: before the first and after the last of both.
+Result<StrandOrder> order_of_pair(std::span<const StrandOperator> operators,
+                                  const StagePass& forward, const StagePass& backward,
+                                  std::span<const std::string> of_layer) {
+  if (of_layer.empty()) return order_of(operators, Way::kByTurns);
+  std::set<std::string, std::less<>> left;
+  for (const StrandOperator& each : operators) left.insert(each.name);
+  std::vector<std::string> names;
+  const auto take = [&](std::string name) {
+    if (left.erase(name) > 0) names.push_back(std::move(name));
+  };
+  for (const char* const name : {"EMBED", "bHEAD"}) take(name);
+  const size_t layers = std::max(forward.layers(), backward.layers());
+  for (size_t layer = 0; layer < layers; ++layer) {
+    for (const std::string& name : of_layer) {
+      for (const StagePass* const pass : {&forward, &backward})
+        take(name + suffix_of_layer(layer, pass->layers()));
+    }
+  }
+  for (const char* const name : {"HEAD", "bEMBED"}) take(name);
+  return order_of(operators, names);
+}
+
 }  // namespace
 
 StagePairs::StagePairs(std::vector<ShardTeam*> teams) : teams_(std::move(teams)) {
@@ -26,8 +52,14 @@ StagePairs::StagePairs(std::vector<ShardTeam*> teams) : teams_(std::move(teams))
     }));
 }
 
+Status StagePairs::check(StagePass& forward, StagePass& backward,
+                         std::span<const std::string> order) {
+  TRY(order_of_pair(operators_of(&forward, &backward), forward, backward, order));
+  return {};
+}
+
 void StagePairs::run(std::span<StagePass* const> forward, std::span<StagePass* const> backward,
-                     const Ends& ends) {
+                     std::span<const std::string> of_layer, const Ends& ends) {
   std::atomic<size_t> without[2] = {executors_.size(), executors_.size()};
   teams_.front()->run([&](int32_t shard) {
     const auto i = static_cast<size_t>(shard);
@@ -39,7 +71,9 @@ void StagePairs::run(std::span<StagePass* const> forward, std::span<StagePass* c
         if (--without[strand] == 0) (strand == 0 ? ends.forward : ends.backward)();
       };
     }
-    executors_[i]->run(operators, order_of(operators, Way::kByTurns));
+    const Result<StrandOrder> order = order_of_pair(operators, *forward[i], *backward[i], of_layer);
+    CHECK(order, "{}", order.error().text());
+    executors_[i]->run(operators, *order);
   });
 }
 

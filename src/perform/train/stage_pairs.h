@@ -1,13 +1,15 @@
 // A forward pass of one stage and a backward pass of another at the same time, operator by operator, on the shards of
 // a rank.
 //
-// Each shard computes on its thread, and its collectives run on threads of its own: of the two strands by turns, so
-// that one computes while what the other sent is on its way (Way::kByTurns).
+// Each shard computes on its thread, and its collectives run on threads of its own: in the order that a plan of strands
+// has for a layer, or of the two strands by turns, so that one computes while what the other sent is on its way
+// (Way::kByTurns).
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "perform/train/shard_team.h"
@@ -24,9 +26,14 @@ class StagePairs {
   struct Ends {
     std::function<void()> forward, backward;
   };
-  // One pass of each per shard, of two strands. Returns when both are through. Throws what an operator has thrown.
+  // One pass of each per shard, of two strands. `order`: PairCost::order, which check() has. Returns when both are
+  // through. Throws what an operator has thrown.
   void run(std::span<StagePass* const> forward, std::span<StagePass* const> backward,
-           const Ends& ends);
+           std::span<const std::string> order, const Ends& ends);
+
+  // Unusable: an order of a layer that lacks an operator, or in which some would wait for ever. Names that are no
+  // operators here are left out of it: a planner sees collectives that meet within one.
+  static Status check(StagePass& forward, StagePass& backward, std::span<const std::string> order);
 
  private:
   std::vector<ShardTeam*> teams_;

@@ -36,6 +36,7 @@ class StagePass {
   // When its forward pass is through, and its backward pass; neither has a graph.
   const at::Tensor& output() const { return has_head() ? loss_ : layers_.back()->result(); }
   const at::Tensor& input_gradient() const { return layers_.front()->result(); }
+  size_t layers() const { return layers_.size(); }
   Meeting meeting() const { return layers_.front()->meeting(); }
 
  private:

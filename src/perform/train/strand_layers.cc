@@ -56,10 +56,6 @@ class Strand {
   std::vector<size_t> ends_;
 };
 
-std::string suffix_of(size_t layer, size_t layers) {
-  return layers > 1 ? fmt::format(".{}", layer + 1) : std::string();
-}
-
 void add_forward(std::vector<StrandOperator>& out, const StrandLayers& layers) {
   Strand strand(out, 0);
   strand.add_whole("EMBED", layers.embed);
@@ -67,7 +63,7 @@ void add_forward(std::vector<StrandOperator>& out, const StrandLayers& layers) {
     LayerPass* const pass = layers.forward[i];
     LayerPass* const before = i > 0 ? layers.forward[i - 1] : nullptr;
     strand.add_layer(forward_steps(layers.meeting), layers, pass,
-                     suffix_of(i, layers.forward.size()),
+                     suffix_of_layer(i, layers.forward.size()),
                      [pass, before, i, before_layer = layers.before_layer] {
                        if (before_layer) before_layer(i);
                        if (before) pass->begin(before->result());
@@ -83,7 +79,7 @@ void add_backward(std::vector<StrandOperator>& out, const StrandLayers& layers) 
     LayerPass* const pass = layers.backward[i];
     LayerPass* const before = i > 0 ? layers.backward[i - 1] : nullptr;
     strand.add_layer(backward_steps(layers.meeting, pass->options().gather_again), layers, pass,
-                     suffix_of(i, layers.backward.size()), [pass, before] {
+                     suffix_of_layer(i, layers.backward.size()), [pass, before] {
                        if (before) pass->begin_backward(before->result());
                      });
   }
@@ -91,6 +87,10 @@ void add_backward(std::vector<StrandOperator>& out, const StrandLayers& layers) 
 }
 
 }  // namespace
+
+std::string suffix_of_layer(size_t layer, size_t layers) {
+  return layers > 1 ? fmt::format(".{}", layer + 1) : std::string();
+}
 
 std::vector<StrandOperator> operators_of(const StrandLayers& layers) {
   std::vector<StrandOperator> out;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "perform/train/layer_operators.h"
@@ -29,6 +30,9 @@ struct StrandLayers {
 // last ones is what came out. Of several layers names are those of predict/strand's chain(): "FC1.2" of the second.
 // Passes outlive the operators; both strands may have layers in common, but not the same LayerPass.
 std::vector<StrandOperator> operators_of(const StrandLayers& layers);
+
+// What stands behind the name of an operator of a strand's layer, by its number.
+std::string suffix_of_layer(size_t layer, size_t layers);
 
 // The gradients of weights of backward layers alone, which went without.
 void perform_weights(std::span<LayerPass* const> backward, Meeting meeting);

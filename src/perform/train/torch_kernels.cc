@@ -164,6 +164,8 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   Status begin_operators(const Held& held, int64_t microbatch, InFlight& kept) const;
   Status arrange(kernels::PairOfPasses passes, const kernels::PairResults& results, Held& forth,
                  InFlight& kept, Held& back, InFlight& kept_before);
+  std::span<const std::string> planned_order(int32_t forward, int32_t backward) const;
+  Status check_orders();
   Status finish_backward(Held& own, const InFlight& kept);
   Payload input_gradient(const Held& own, InFlight& kept);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
@@ -245,6 +247,28 @@ Status TorchKernels::cut(const ShardDegrees& degrees) {
     std::vector<ShardTeam*> teams;
     for (const auto& each : teams_) teams.push_back(each.get());
     arranged_ = std::make_unique<StagePairs>(std::move(teams));
+    TRY(check_orders());
+  }
+  return {};
+}
+
+// As the Plan has it; empty: none.
+std::span<const std::string> TorchKernels::planned_order(int32_t forward, int32_t backward) const {
+  for (const plan::PairCost& each : plan_.pairs) {
+    if (each.forward == forward && each.backward == backward) return each.order;
+  }
+  return {};
+}
+
+Status TorchKernels::check_orders() {
+  for (const Held& forth : stages_) {
+    for (const Held& back : stages_) {
+      const std::span<const std::string> order = planned_order(forth.index, back.index);
+      StagePass forward(forth.sharded->module(0), false), backward(back.sharded->module(0), false);
+      TRY(during(StagePairs::check(forward, backward, order),
+                 fmt::format("reading the order of the pair of stages {} and {}", forth.index,
+                             back.index)));
+    }
   }
   return {};
 }
@@ -634,7 +658,8 @@ Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairRe
       },
       [&] {
         performed = guarded("computing two passes at once", [&]() -> Status {
-          arranged_->run(forward, backward, {[&] { made[0].happen(); }, [&] { made[1].happen(); }});
+          arranged_->run(forward, backward, planned_order(forth.index, back.index),
+                         {[&] { made[0].happen(); }, [&] { made[1].happen(); }});
           return {};
         });
         for (Event& each : made) each.give_up();

@@ -36,6 +36,15 @@ std::string unlike_layers(const plan::Job& job) {
   return "";
 }
 
+// Names in the order in which they begin, on each stream as it was planned.
+std::vector<std::string> order_in(const StrandAnswer& answer) {
+  std::vector<OperatorRun> runs = answer.runs;
+  std::ranges::stable_sort(runs, {}, &OperatorRun::start);
+  std::vector<std::string> names;
+  for (const OperatorRun& run : runs) names.push_back(answer.pair[run.op].name);
+  return names;
+}
+
 }  // namespace
 
 Result<PairOffer> offer_pairs(const plan::Job& job) {
@@ -44,7 +53,9 @@ Result<PairOffer> offer_pairs(const plan::Job& job) {
   }
   plan::Job kept = job;
   kept.training.recompute = model::Recompute::kNone;
-  Result<StrandAnswer> answer = plan_strands(kept, {});
+  StrandOptions options;
+  options.profile = TRY(profile_of(job));
+  Result<StrandAnswer> answer = plan_strands(kept, options);
   if (!answer && answer.error().code == ErrorCode::kInfeasible) {
     return PairOffer{.why_not = answer.error().message};
   }
@@ -55,8 +66,19 @@ Result<PairOffer> offer_pairs(const plan::Job& job) {
   offer.layer = plan::LayerPair{.apart = Seconds{answer->by_stack},
                                 .together = Seconds{answer->paired},
                                 .forward_end = end_of(*answer, true),
-                                .backward_end = end_of(*answer, false)};
+                                .backward_end = end_of(*answer, false),
+                                .order = order_in(*answer)};
   return offer;
+}
+
+Result<std::optional<Profile>> profile_of(const plan::Job& job) {
+  const std::string& file = job.parallelism.strands_profile;
+  if (file.empty()) return std::nullopt;
+  return std::optional(TRY(during(read_profile(file), job.file + ": parallelism.strands_profile")));
+}
+
+bool may_offer(const plan::Job& job, plan::CostSource source) {
+  return source == plan::CostSource::kTombolo || !job.parallelism.strands_profile.empty();
 }
 
 }  // namespace tombolo::strand

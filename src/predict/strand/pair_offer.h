@@ -7,8 +7,10 @@
 
 #include "base/result.h"
 #include "predict/strand/gain_spread.h"
+#include "predict/strand/overlap_profile.h"
 #include "spec/plan/job.h"
 #include "spec/plan/layer_pair.h"
+#include "spec/plan/plan.h"
 
 namespace tombolo::strand {
 
@@ -19,10 +21,17 @@ struct PairOffer {
   std::string why_not;                   // where it is left out
 };
 
-// Plans the strands of a layer (plan_strands.h), with events. A recomputation stays outside: in a
+// Plans the strands of a layer (plan_strands.h), with events; by the job's strands_profile, where it has
+// one. A recomputation stays outside: in a
 // schedule it runs alone, before the pair. Nothing to hide, a gain below the noise, a stack that
 // hides as much by itself, and layers of two kinds are answers: why_not says so. Unusable: what no
 // law can price. Cost: that of a search, some 10 to 500 ms.
 Result<PairOffer> offer_pairs(const plan::Job& job);
+
+// The job's strands_profile, read; nothing where it has none.
+Result<std::optional<Profile>> profile_of(const plan::Job& job);
+
+// Whether times of operators are to be had where stages are priced by `source`.
+bool may_offer(const plan::Job& job, plan::CostSource source);
 
 }  // namespace tombolo::strand

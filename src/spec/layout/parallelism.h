@@ -118,6 +118,7 @@ struct Parallelism : Degrees {
   // Asks for a folded schedule whose forwards run beside backwards, where that is predicted to gain
   // (schedule_search::plan_strands). No Plan says so: it has the schedule and its pairs.
   bool strands = false;
+  std::string strands_profile;  // file of an overlap profile, by which they are planned
   // Left out: all pipelines are one DP-cell that shares the WAN in time where the schedule does so;
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -277,6 +278,11 @@ void describe(Archive& a, Parallelism& p) {
         "strands", p.strands,
         "forwards run together with backwards of other microbatches, where that is predicted to "
         "gain; folds the model");
+  }
+  if (Archive::kReads || !p.strands_profile.empty()) {
+    a.optional("strands_profile", p.strands_profile,
+               "overlap profile by which strands are planned (tombolo profile --overlap)");
+    a.check(p.strands_profile.empty() || p.strands, "strands_profile", "strands = true is missing");
   }
   a.optional("layers_per_stage", p.layers_per_stage, "left out: as even as possible");
   a.optional("tensor_per_stage", p.tensor_per_stage,

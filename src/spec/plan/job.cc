@@ -355,6 +355,8 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
     TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });
   }
+  if (std::string& profile = job.parallelism.strands_profile; !profile.empty())
+    profile = sibling_path(file, profile);
   if (job.run.init) job.run.init = sibling_path(file, *job.run.init);
   if (job.checkpoint) job.checkpoint->directory = sibling_path(file, job.checkpoint->directory);
   return job;
@@ -373,6 +375,7 @@ Result<Plan> lay_out(const Job& job) {
   TRY(check_numbers(job));
   Plan plan;
   static_cast<Decisions&>(plan) = job;
+  plan.parallelism.strands_profile.clear();
   plan.parallelism.strands = false;  // chosen by others (schedule_search::choose_strands)
   // Without one a stage counts as a layer.
   model::Model whole;

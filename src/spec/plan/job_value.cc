@@ -155,6 +155,10 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
     out.notes.push_back(
         "left out: how long co-executed passes take (pairs); counted one after the other");
   }
+  const auto is_ordered = [](const PairCost& pair) { return !pair.order.empty(); };
+  if (told && says_pairs(plan) && std::ranges::any_of(plan.pairs, is_ordered)) {
+    out.notes.push_back("left out: the order of operators in co-executed passes (pairs)");
+  }
   if (!plan.measured_links.empty()) {
     out.notes.push_back("left out: measured_links; WAN links are those that cluster.wan describes");
   }

@@ -1,16 +1,40 @@
 #include "spec/plan/layer_pair.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 
 namespace tombolo::plan {
 
-std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer) {
+namespace {
+
+// A forward and a backward pass of the stage whose layers take least: others hold embedding or head too.
+Seconds apart_in(const Plan& plan) {
+  std::optional<Seconds> least;
+  for (const Stage& stage : plan.stages) {
+    if (stage.slice.layers == 0) continue;
+    const Seconds here =
+        (stage.cost.forward + stage.cost.backward) / static_cast<double>(stage.slice.layers);
+    if (!least || here < *least) least = here;
+  }
+  return least.value_or(0_s);
+}
+
+}  // namespace
+
+std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& given) {
+  LayerPair layer = given;
+  if (plan.cost_source != CostSource::kTombolo) {
+    const double scale = apart_in(plan).value / given.apart.value;
+    for (Seconds* const each :
+         {&layer.apart, &layer.together, &layer.forward_end, &layer.backward_end})
+      *each = *each * scale;
+  }
   CHECK(plan.parallelism.mapping() == layout::StageMapping::kFold && plan.stages.size() % 2 == 0,
         "schedule \"{}\" with {} stages folds nothing", to_name(plan.parallelism.schedule),
         plan.stages.size());
-  CHECK(layer.together > 0_s && layer.together <= layer.apart &&
+  CHECK(given.together > 0_s && layer.together <= layer.apart &&
             std::max(layer.forward_end, layer.backward_end) <= layer.together * 1.000001,
         "a pair of {} s instead of {} s", layer.together.value, layer.apart.value);
   std::vector<PairCost> pairs;
@@ -30,7 +54,8 @@ std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer) {
     pairs.push_back({.forward = static_cast<int32_t>(s),
                      .backward = static_cast<int32_t>(stages - 1 - s),
                      .forward_end = end(forward, layer.forward_end, forward.cost.forward),
-                     .backward_end = end(backward, layer.backward_end, backward.cost.backward)});
+                     .backward_end = end(backward, layer.backward_end, backward.cost.backward),
+                     .order = layer.order});
   }
   return pairs;
 }

@@ -2,6 +2,7 @@
 // each other, where it is known of a layer.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/units.h"
@@ -11,11 +12,12 @@ namespace tombolo::plan {
 
 // One layer's forward of a microbatch and its backward of another.
 struct LayerPair {
-  Seconds apart;     // one after the other, as the stages of the Plan are priced
+  Seconds apart;     // one after the other
   Seconds together;  // beside each other
   // When either side ends within `together`.
   Seconds forward_end;
   Seconds backward_end;
+  std::vector<std::string> order = {};  // PairCost::order
 
   bool operator==(const LayerPair&) const = default;
 };
@@ -24,7 +26,8 @@ struct LayerPair {
 // rank, by the forward's stage. As many layers as both have run beside each other, each saving what
 // a layer saves; what a stage has besides (more layers, embedding, head) runs alone. A side of that
 // many layers ends within the last of them as it does within a layer; a longer one with the pair.
-// CHECKs that the Plan folds the model once.
+// Where the stages are priced by the law `tombolo`, a layer apart takes what they say; elsewhere its
+// times are scaled so that it does: they were measured on their own. CHECKs that the Plan folds the model once.
 std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer);
 
 }  // namespace tombolo::plan

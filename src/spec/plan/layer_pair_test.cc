@@ -66,5 +66,22 @@ TEST(LayerPair, IsNoShorterThanEitherSide) {
   }
 }
 
+// Times of a layer that were measured elsewhere count in proportion, unless one law has priced both.
+TEST(LayerPair, IsScaledToStagesOfAnotherSource) {
+  const LayerPair slow{.apart = 30_ms,
+                       .together = 25_ms,
+                       .forward_end = 20_ms,
+                       .backward_end = 25_ms,
+                       .order = {"bBDA2", "LN1"}};
+  Plan plan = folded();
+  plan.cost_source = CostSource::kRoofline;
+  const auto scaled = pair_costs(plan, slow);
+  EXPECT_NEAR(scaled[1].forward_end.value, 4.5e-3, 1e-12);
+  EXPECT_NEAR(scaled[1].backward_end.value, 5e-3, 1e-12);
+  EXPECT_EQ(scaled[1].order, slow.order);
+  plan.cost_source = CostSource::kTombolo;
+  EXPECT_NEAR(pair_costs(plan, slow)[1].backward_end.value, 4e-3, 1e-12);  // of the longer side
+}
+
 }  // namespace
 }  // namespace tombolo::plan

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/fields.h"
 #include "base/units.h"
@@ -23,6 +25,9 @@ struct PairCost {
   // From the start of the pair.
   Seconds forward_end;
   Seconds backward_end;
+  // Names of a layer's operators of both passes, in the order in which they begin, where a plan of
+  // strands was made; layer by layer. Empty: who performs it decides.
+  std::vector<std::string> order = {};
 
   Seconds duration() const { return std::max(forward_end, backward_end); }
   bool operator==(const PairCost&) const = default;
@@ -34,6 +39,10 @@ void describe(Archive& a, PairCost& pair) {
   a.required("backward", pair.backward, "stage of the backward pass, on the same rank");
   a.required("forward_end", pair.forward_end, "from the start of the pair");
   a.required("backward_end", pair.backward_end, "from the start of the pair");
+  if (Archive::kReads || !pair.order.empty()) {
+    a.optional("order", pair.order,
+               "operators of a layer of both passes, as they begin; left out: by turns");
+  }
 }
 
 }  // namespace tombolo::plan

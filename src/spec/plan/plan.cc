@@ -252,6 +252,10 @@ Status validate_pairs(const Plan& plan) {
       return wrong("they stand behind others that come later, or twice",
                    "pairs by forward, then by backward");
     }
+    if (const std::set<std::string> names(pair.order.begin(), pair.order.end());
+        names.size() < pair.order.size()) {
+      return wrong("an operator stands in its order twice", "each operator of a layer once");
+    }
     const Seconds forward = plan.stages[static_cast<size_t>(pair.forward)].cost.forward;
     const Seconds backward = plan.stages[static_cast<size_t>(pair.backward)].cost.backward;
     const auto late_enough = [](Seconds end, Seconds alone) {  // texts round

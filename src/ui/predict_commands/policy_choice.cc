@@ -32,9 +32,11 @@ Result<std::optional<strand::PairOffer>> offer_for(const SimulateOptions& option
   const layout::Parallelism& p = plan.parallelism;
   const bool communicates = p.tensor > 1 || p.context > 1 || p.expert > 1;
   const bool alike = p.tensor_per_stage.empty();
-  if (plan.cost_source != plan::CostSource::kTombolo) return std::nullopt;
   if (!options.strands && !(communicates && alike)) return std::nullopt;
-  const plan::Job job = TRY(command::reread_job(options.in.input));
+  Result<plan::Job> reread = command::reread_job(options.in.input);
+  if (!reread && plan.cost_source != plan::CostSource::kTombolo) return std::nullopt;
+  const plan::Job job = TRY(std::move(reread));
+  if (!strand::may_offer(job, plan.cost_source)) return std::nullopt;
   return std::optional(TRY(during(strand::offer_pairs(job), "planning strands of a layer")));
 }
 

@@ -218,8 +218,10 @@ struct Strands {
   plan::Job job;
   StrandAnswer answer;
 };
-Result<Strands> strands_of(const std::string& file, const strand::StrandOptions& options) {
+// By the profile that was asked for, or else the job's own.
+Result<Strands> strands_of(const std::string& file, strand::StrandOptions options) {
   plan::Job job = TRY(command::reread_job(file));
+  if (!options.profile) options.profile = TRY(strand::profile_of(job));
   StrandAnswer answer = TRY(strand::plan_strands(job, options));
   return Strands{std::move(job), std::move(answer)};
 }
