@@ -260,12 +260,18 @@ std::vector<Bytes> of_all_ranks(const plan::Plan& plan, const PipelineSample& sa
   return out;
 }
 
+// With updates that are one iteration late, ranks compute ahead of a line that carries less than they make, until
+// they wait for it in every iteration: the first ones tell how long computing takes, not how long an iteration does.
+constexpr int64_t kOverlappingLateMin = 10;
+
 // Of local steps so many turns that the last one waits for all that those before began (trace::late_turns),
 // and the iterations around them. Fragments that are put off wait for one another, so theirs take one more.
 int64_t iterations_of(const plan::Plan& plan, int64_t wanted) {
   if (!plan.exchange_overlaps()) return wanted;
   const int64_t cycle = schedule::cycle_of(plan);
-  if (cycle == 1) return std::max(wanted, kOverlappingMin);
+  const bool late = plan.exchange && plan.exchange->staleness_in_use() > 0;
+  const int64_t least = late ? kOverlappingLateMin : kOverlappingMin;
+  if (cycle == 1) return std::max(wanted, least);
   const plan::Exchange& exchange = *plan.exchange;
   const int64_t turns = exchange.fragments_in_use() > 1 && exchange.delay_in_use() > 0 ? 3 : 2;
   return std::max({wanted, kOverlappingMin, turns * cycle + 2});
