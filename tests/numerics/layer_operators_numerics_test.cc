@@ -60,18 +60,59 @@ Model olmo2() {
   return m;
 }
 
+Model mixtral() {
+  Model m = llama();
+  m.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 12};
+  return m;
+}
+
+// Qwen2-MoE's shared expert and its gate, and a first layer without experts.
+Model qwen2_moe() {
+  Model m = mixtral();
+  m.experts->shared_ffn = 20;
+  m.experts->shared_gate = true;
+  m.experts->dense_layers = 1;
+  return m;
+}
+
+// Without gates of any kind, with norms after experts.
+Model ungated() {
+  Model m = mixtral();
+  m.experts->shared_ffn = 20;
+  m.activation = model::Activation::kGelu;
+  m.output_norms = true;
+  return m;
+}
+
 struct Case {
   Model model;
   std::optional<ShardDegrees> degrees = {};
   at::ScalarType type = at::kFloat;
   bool gather_again = false;
+  int64_t expert = 1;  // ranks, all of which this one is itself
+  bool again = false;
 };
+
+std::string told(const Case& c) {
+  return fmt::format(
+      "{} {} {}, {} {}, expert {}, again {}", c.model.bias, c.model.qk_norm.value_or(false),
+      c.degrees ? fmt::format("{} x {} {}", c.degrees->tensor, c.degrees->context,
+                              c.degrees->sequence_parallel)
+                : "whole",
+      c.type == at::kFloat ? "fp32" : "bf16",
+      c.model.experts ? fmt::format("{} + {}", c.model.experts->count, c.model.experts->shared_ffn)
+                      : "dense",
+      c.expert, c.again);
+}
 
 // A stage of layers alone, cut and with two strands, off the starting point, where biases and norms are special.
 class Stage {
  public:
   explicit Stage(const Case& c)
-      : case_(c), whole_(*StageModule::create(c.model, {0, kLayers, false, false}, 1)) {
+      : case_(c),
+        exchanges_(exchanges_of(c)),
+        whole_(*StageModule::create(c.model, {0, kLayers, false, false}, 1, at::kFloat,
+                                    exchanges_[0].get())) {
     {
       const at::NoGradGuard no_gradients;
       double shift = 0;
@@ -79,10 +120,13 @@ class Stage {
     }
     if (c.type == at::kBFloat16) whole_.compute_in_bf16();
     std::vector<ShardedStage::Strand> strands(2);
-    for (int strand = 0; strand < 2 && c.degrees; ++strand) {
+    for (size_t strand = 0; strand < 2; ++strand) {
+      strands[strand].experts = exchanges_[strand].get();
+      if (!c.degrees) continue;
       teams_.push_back(std::make_unique<ShardTeam>(static_cast<int32_t>(c.degrees->shards())));
       with_.push_back(std::make_unique<ShardCollectives>(*teams_.back(), *c.degrees));
-      strands[static_cast<size_t>(strand)].with = with_.back().get();
+      strands[strand].with = with_.back().get();
+      if (c.expert > 1) exchanges_[strand]->serve(*with_.back());
     }
     sharded_ = std::move(*ShardedStage::create(whole_, strands, kSamples));
   }
@@ -106,6 +150,14 @@ class Stage {
   }
 
  private:
+  using Exchanges = std::vector<std::unique_ptr<ExpertExchange>>;
+  static Exchanges exchanges_of(const Case& c) {
+    Exchanges out(2);
+    for (int32_t strand = 0; strand < 2 && c.expert > 1; ++strand)
+      out[static_cast<size_t>(strand)] =
+          std::make_unique<ExpertExchange>(c.model.experts->count, c.expert, 0, strand);
+    return out;
+  }
   at::Tensor numbers() const {
     const Model& m = case_.model;
     return at::arange(kSamples * m.sequence * m.hidden, at::kDouble)
@@ -119,6 +171,7 @@ class Stage {
   }
 
   const Case case_;
+  const Exchanges exchanges_;  // by strand
   StageModule whole_;
   std::vector<std::unique_ptr<ShardTeam>> teams_;
   std::vector<std::unique_ptr<ShardCollectives>> with_;
@@ -163,7 +216,8 @@ struct Passes {
     for (size_t layer = 0; layer < kLayers; ++layer) {
       all.push_back(std::make_unique<LayerPass>(
           stage.sharded().module(shard, strand), layer,
-          LayerPassOptions{stage.sharded().is_cut(), stage.options().gather_again}));
+          LayerPassOptions{stage.sharded().is_cut(), stage.options().gather_again,
+                           stage.options().again}));
       forward.push_back(all.back().get());
     }
     backward.assign(forward.rbegin(), forward.rend());
@@ -257,15 +311,31 @@ TEST(LayerOperators, HaveTheBitsOfTheStage) {
   for (const Model& m : {llama(), gpt2(), qwen3(), gemma2()}) {
     for (const auto& degrees : kDegrees) {
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-        SCOPED_TRACE(fmt::format("{} {} {}, {}", m.bias, m.qk_norm.value_or(false),
-                                 degrees ? fmt::format("{} x {} {}", degrees->tensor,
-                                                       degrees->context, degrees->sequence_parallel)
-                                         : "whole",
-                                 type == at::kFloat ? "fp32" : "bf16"));
-        const Case c{m, degrees, type};
+        Case c{m, degrees, type};
+        SCOPED_TRACE(told(c));
         const Outcome expected = in_one_graph(c);
         for (const Weights when : {Weights::kAsNumbered, Weights::kFirst, Weights::kLast})
           expect_same(expected, by_operators(c, when));
+        c.again = true;
+        expect_same(expected, by_operators(c, Weights::kAsNumbered));
+      }
+    }
+  }
+}
+
+TEST(LayerOperators, HaveTheBitsOfMixtures) {
+  for (const Model& m : {mixtral(), qwen2_moe(), ungated()}) {
+    for (const auto& degrees : kDegrees) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        for (const int64_t expert : {1, 2}) {
+          Case c{m, degrees, type, false, expert};
+          SCOPED_TRACE(told(c));
+          const Outcome expected = in_one_graph(c);
+          for (const Weights when : {Weights::kAsNumbered, Weights::kFirst, Weights::kLast})
+            expect_same(expected, by_operators(c, when));
+          c.again = true;
+          expect_same(expected, by_operators(c, Weights::kAsNumbered));
+        }
       }
     }
   }
@@ -296,9 +366,6 @@ TEST(LayerOperators, NameWhatTheyDoNotPerform) {
   };
   EXPECT_THAT(error(olmo2(), {2, 1, false}, false), testing::HasSubstr("whole_qk_norm"));
   EXPECT_THAT(error(llama(), {2, 2, true}, true), testing::HasSubstr("context"));
-  Model mixture = llama();
-  mixture.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 12};
-  EXPECT_THAT(error(mixture, {1, 1, false}, false), testing::HasSubstr("experts"));
 }
 
 // --- a forward and a backward strand together
@@ -372,12 +439,17 @@ Outcome in_pairs(const Case& c, Arranged how, int64_t microbatches = 4) {
 }
 
 TEST(StrandLayers, HaveTheBitsOfOneAfterTheOther) {
-  for (const Model& m : {llama(), gpt2()}) {
+  for (const Model& m : {llama(), gpt2(), mixtral(), qwen2_moe()}) {
     for (const auto& degrees : kDegrees) {
-      const Case c{m, degrees};
+      Case c{m, degrees};
+      c.expert = m.experts ? 2 : 1;
       const Outcome expected = in_pairs(c, Arranged::kOneAfterOther);
-      for (const Arranged how : {Arranged::kIntraBatch, Arranged::kTurns})
-        expect_same(expected, in_pairs(c, how));
+      for (const bool again : {false, true}) {
+        c.again = again;
+        SCOPED_TRACE(told(c));
+        for (const Arranged how : {Arranged::kIntraBatch, Arranged::kTurns})
+          expect_same(expected, in_pairs(c, how));
+      }
     }
   }
 }

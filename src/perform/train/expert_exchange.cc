@@ -87,6 +87,13 @@ at::Tensor ExpertExchange::send_out(int32_t shard, const at::Tensor& rows,
   return slot.taken;
 }
 
+std::vector<int64_t> ExpertExchange::counts_of(const Route& route) const {
+  const auto each = static_cast<size_t>(each_);
+  std::vector<int64_t> counts(each);
+  for (size_t i = 0; i < route.taken.size(); ++i) counts[i % each] += route.taken[i];
+  return counts;
+}
+
 at::Tensor ExpertExchange::send_again(int32_t shard, const at::Tensor& rows, const Route& route) {
   Route same;
   at::Tensor taken = send_out(shard, rows, route.given, same);
@@ -309,9 +316,7 @@ ExpertRows to_experts(ExpertExchange& exchange, int32_t shard, const at::Tensor&
   ExpertRows out;
   out.rows = ToExperts::apply(by_expert, reinterpret_cast<int64_t>(&exchange), int64_t{shard},
                               counts, &out.route);
-  const auto each = static_cast<size_t>(exchange.own_experts().count);
-  out.counts.resize(each);
-  for (size_t i = 0; i < out.route.taken.size(); ++i) out.counts[i % each] += out.route.taken[i];
+  out.counts = exchange.counts_of(out.route);
   return out;
 }
 

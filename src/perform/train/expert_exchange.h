@@ -61,6 +61,8 @@ class ExpertExchange {
   // member is lost.
   at::Tensor send_out(int32_t shard, const at::Tensor& rows, const std::vector<int64_t>& counts,
                       Route& route);
+  // How many of the rows that came are for each expert that is here.
+  std::vector<int64_t> counts_of(const Route& route) const;
   // The same way for rows of which the route is known.
   at::Tensor send_again(int32_t shard, const at::Tensor& rows, const Route& route);
   // What became of them, in parts that are added over a tensor group; returns it where the rows came

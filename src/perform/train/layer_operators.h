@@ -3,10 +3,10 @@
 //
 //   LayerPass pass(module, 0, {});
 //   pass.begin(x);
-//   for (const LayerStep& step : forward_steps(pass.meeting())) pass.perform(step.op);
+//   for (const LayerStep& step : forward_steps(pass.form())) pass.perform(step.op);
 //   use(pass.result());                          // [rows, hidden], as StageModule::forward()
 //   pass.begin_backward(gradient);
-//   for (const LayerStep& step : backward_steps(pass.meeting())) pass.perform(step.op);
+//   for (const LayerStep& step : backward_steps(pass.form())) pass.perform(step.op);
 //   use(pass.result());                          // the gradient of x; those of parameters are added to theirs
 //
 // An operator between products is an autograd graph of its own, of the functions that the module calls; products are
@@ -14,14 +14,19 @@
 // backward pass needs and nothing else, and the last operator that reads something drops it. Results have the bits of
 // the module's: sums of gradients are added in the same order (but where attention has no norm before it, OLMo 2).
 //
-// Operators of one pass may come on different threads, one after another; passes of one layer that go backward add to
-// the same gradients, and are not to do so at the same time. Collectives meet those of other shards: all of a group
-// perform operators that communicate in the same order.
+// A mixture of experts: parts of what experts make are added over a tensor group within the operator that sends them
+// back. With `again` the forward pass keeps what it began with alone, and the backward pass begins with its operators
+// once more.
+//
+// Operators of one pass may come on different threads, one after another, or those of an exchange beside those of the
+// shared expert; passes of one layer that go backward add to the same gradients, and are not to do so at the same time.
+// Collectives meet those of other shards: all of a group perform operators that communicate in the same order.
 #pragma once
 
 #include <vector>
 
 #include "perform/train/layer_steps.h"
+#include "perform/train/mixture_of_experts.h"
 #include "perform/train/stage_module.h"
 
 namespace tombolo::train {
@@ -29,29 +34,33 @@ namespace tombolo::train {
 struct LayerPassOptions {
   bool in_place = false;  // WeightGradients::add_in_place(), for stages that are cut
   bool gather_again = false;
+  bool again = false;  // activations are dropped, and computed a second time
 };
 
 // One microbatch's way through one layer, on one shard.
 class LayerPass {
  public:
-  // Unusable, by name: layers of experts; norms of whole queries and keys that a tensor group shares out, which would
-  // meet within an operator that computes; gathering again with context parallelism, where attention meets within
-  // its operator too, and might do so at the same time.
+  // Unusable, by name: norms of whole queries and keys that a tensor group shares out, which would meet within an
+  // operator that computes; gathering again where shards might meet for something else at the same time: with context
+  // parallelism in attention, and for the experts of other ranks.
   static Status check(const StageModule& module, size_t layer, const LayerPassOptions& options);
 
   // CHECKs what check() refuses. The module outlives it. Layers are numbered within the stage.
   LayerPass(const StageModule& module, size_t layer, const LayerPassOptions& options);
 
   Meeting meeting() const;
-  const LayerPassOptions& options() const { return options_; }
+  LayerForm form() const;
 
   // Hidden states, or the gradient of what forward operators made of them: the shard's own rows.
   void begin(const at::Tensor& x);
   void begin_backward(const at::Tensor& gradient);
+  // Before forward operators come a second time, as the backward pass with `again` has them.
+  void begin_again();
   // In an order that layer_steps.h allows. Throws what LibTorch and collectives throw.
   void perform(LayerOperator op);
   // Of the last operator of a pass.
   const at::Tensor& result() const { return flow_.front(); }
+  void forget_result() { flow_ = {at::Tensor()}; }
 
  private:
   using Tensors = std::vector<at::Tensor>;
@@ -61,19 +70,42 @@ class LayerPass {
     Tensors leaves;
     at::Tensor out;
 
+    // With a graph, unless nobody `keeps` it.
     template <class Make>
-    at::Tensor forward(const Tensors& inputs, const Make& make);
+    at::Tensor forward(bool keeps, const Tensors& inputs, const Make& make);
     // The gradients of the leaves. `passed`: what else comes for the first of them, added before the rest.
     Tensors backward(const at::Tensor& gradient, const at::Tensor& passed = {});
   };
 
-  // Products of one input, in the order of StageModule::run_layer().
+  // Products of one input, in the order of the module's: run_layer(), activate(), mix_experts().
   struct Products {
     std::vector<StageModule::Affine> affines;
     at::Tensor input;
     Tensors gradients;
     int halves = 0;  // of the backward pass that are done
   };
+
+  struct Expert {
+    Products up, down;
+    Graph activation;
+  };
+
+  Products products_of(const StageModule::Mlp& mlp) const;
+  // What products read of the normalised hidden states.
+  void read(const at::Tensor& normed);
+  // The gradient of what the MLP or experts have made.
+  void read_back(const at::Tensor& gradient);
+  at::Tensor activate(Graph& graph, const Tensors& of_products);
+  void give_to_experts(const at::Tensor& rows);
+  void back_shared_gate();
+  void add_shared();
+  void add_gradients_of_input();
+  void forget();
+  ExpertExchange& exchange() const { return *module_.exchange_; }
+  int32_t shard() const { return module_.place_ ? module_.place_->shard : 0; }
+  bool has_experts() const { return layer_.router.weight != StageModule::kNone; }
+  bool has_shared() const { return layer_.shared.up.weight != StageModule::kNone; }
+  bool has_shared_gate() const { return layer_.shared_gate.weight != StageModule::kNone; }
 
   Tensors multiply(Products& products, bool in_parts);
   at::Tensor input_half(Products& products);
@@ -84,7 +116,10 @@ class LayerPass {
   at::Tensor add_block(Graph& graph, const StageModule::Affine& product,
                        const StageModule::Affine& norm);
   at::Tensor back_block(Graph& graph) const;
+  at::Tensor back_last_block();
+  void perform_experts(LayerOperator op);
   void perform_backward(LayerOperator op);
+  void perform_backward_experts(LayerOperator op);
 
   const StageModule& module_;
   const StageModule::Layer& layer_;
@@ -94,6 +129,25 @@ class LayerPass {
   at::Tensor normed_1_, normed_2_;  // scattered, where they are gathered again
   at::Tensor residual_;  // beside the line of operators: of hidden states, then of gradients
   Tensors flow_;         // what the last one of the line made
+  at::Tensor gradient_;  // with which the backward pass begins
+
+  // Of a mixture.
+  Products router_;
+  std::vector<Expert> experts_;
+  Expert shared_expert_;
+  Graph routing_graph_, permute_, unpermute_, shared_gate_;
+  Routing routing_;
+  std::vector<int64_t> counts_;  // of rows, by expert that is here
+  ExpertExchange::Route route_;
+  Tensors shared_flow_;                           // of the shared expert, beside the line
+  at::Tensor shared_score_;                       // of the gate, then its gradient
+  at::Tensor routed_, shared_;                    // what was made of each token
+  at::Tensor of_weights_;                         // the gradient of those in routing_
+  at::Tensor of_shared_, of_copies_, of_scores_;  // of what they read, by way of each
+
+  // With `again`.
+  at::Tensor input_;
+  bool keeps_ = true;  // not while a first forward pass goes through
 };
 
 }  // namespace tombolo::train

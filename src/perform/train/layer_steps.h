@@ -10,7 +10,16 @@
 // AG and RS are collectives of a tensor group with sequence parallelism. Without it RS is a sum, named AR, and there
 // are no AG, of which the backward passes are sums instead: bAR2 and bAR1 in the places of bRS2 and bRS1.
 //
-// Not among them: a second computation of activations, and the operators of a mixture of experts.
+// A mixture of experts has, in the place of FC1, ACT and FC2:
+//
+//   forward   ROUTER; PERMUTE; A2A1; EFC1; EACT; EFC2; A2A2; UNPERMUTE
+//   backward  bUNPERMUTE; bA2A2; EFC2d; bEACT; EFC1d; bA2A1; bPERMUTE; ROUTERd, and EFC2w, EFC1w, ROUTERw
+//
+// and, where every token visits one more expert, SFC1; SACT; SFC2 and their backward passes beside all of these. A2A
+// are exchanges with other ranks, where these have some of the experts.
+//
+// Activations that are computed a second time are operators of the backward pass, before the others: rLN1, rQKV and so
+// on, without those at the end whose outputs nobody reads again.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +41,17 @@ enum class LayerOperator : uint8_t {
   kFc1,  // up and gate
   kAct,
   kFc2,
+  kRouter,
+  kPermute,  // who goes where, and copies of tokens in the order of experts
+  kA2a1,
+  kExpertFc1,
+  kExpertAct,
+  kExpertFc2,
+  kA2a2,
+  kUnpermute,  // weighted sums
+  kSharedFc1,  // up, gate, and the gate on the whole expert
+  kSharedAct,
+  kSharedFc2,
   kRs2,
   kBda2,
   // backward
@@ -43,6 +63,22 @@ enum class LayerOperator : uint8_t {
   kAgainAg2,
   kFc1Input,
   kFc1Weights,
+  kBackUnpermute,
+  kBackA2a2,
+  kExpertFc2Input,
+  kExpertFc2Weights,
+  kBackExpertAct,
+  kExpertFc1Input,
+  kExpertFc1Weights,
+  kBackA2a1,
+  kBackPermute,
+  kRouterInput,
+  kRouterWeights,
+  kSharedFc2Input,
+  kSharedFc2Weights,
+  kBackSharedAct,
+  kSharedFc1Input,
+  kSharedFc1Weights,
   kBackRs2,
   kBackLn2,
   kBackBda1,
@@ -64,17 +100,30 @@ enum class Meeting : uint8_t {
   kRows  // sequence parallelism
 };
 
+// Which operators a layer has.
+struct LayerForm {
+  Meeting meeting = Meeting::kNone;
+  // Inputs of QKV and FC1 are kept scattered, and gathered once more for the gradients of their weights (gAG1, gAG2),
+  // as Megatron-LM does. With rows alone.
+  bool gather_again = false;
+  bool experts = false;
+  bool exchange = false;     // of experts: other ranks have some
+  bool shared = false;       // an expert that every token visits
+  bool shared_gate = false;  // with a gate on it
+  bool norm_after = false;   // after the MLP or experts: reads what they made
+  bool again = false;        // activations are computed a second time
+};
+
 struct LayerStep {
   LayerOperator op;
   std::string name;
   std::vector<size_t> after = {};  // earlier ones of the same pass
   bool communicates = false;
-  bool async = false;  // frameworks compute gradients of weights during it
+  bool async = false;   // frameworks compute gradients of weights during it
+  bool across = false;  // between ranks, where it communicates
 };
 
-std::vector<LayerStep> forward_steps(Meeting meeting);
-// `gather_again`: inputs of QKV and FC1 are kept scattered, and gathered once more for the gradients of their
-// weights (gAG1, gAG2), as Megatron-LM does. With rows alone.
-std::vector<LayerStep> backward_steps(Meeting meeting, bool gather_again = false);
+std::vector<LayerStep> forward_steps(const LayerForm& form);
+std::vector<LayerStep> backward_steps(const LayerForm& form);
 
 }  // namespace tombolo::train

@@ -116,6 +116,9 @@ class OverlapLayer {
     sharded_ = TRY(ShardedStage::create(whole_, strands, samples));
     const LayerPassOptions options{.in_place = true};
     TRY(LayerPass::check(sharded_->module(0), 0, options));
+    if (LayerPass(sharded_->module(0), 0, options).form().experts)
+      return unusable("a layer of experts is not measured operator by operator yet",
+                      "a model without experts");
     sharded_->begin_gradients();
     for (int32_t shard = 0; shard < shards_; ++shard) {
       for (size_t strand = 0; strand < kStrands; ++strand)
@@ -127,8 +130,8 @@ class OverlapLayer {
     CHECK(meeting != Meeting::kNone, "no tensor group meets within this layer");
     leave_ = meeting == Meeting::kRows ? "RS" : "AR";
     back_ = "b" + leave_;
-    forward_ = forward_steps(meeting);
-    backward_ = backward_steps(meeting);
+    forward_ = forward_steps(passes_[0][0]->form());
+    backward_ = backward_steps(passes_[0][0]->form());
     // Microbatch 1 goes forward, which nobody measures.
     turn_ = 1;
     begin();

@@ -31,7 +31,7 @@ TEST(MeasureOverlap, EveryOperatorAloneAndEachClassBesideCommunication) {
     ASSERT_TRUE(samples) << samples.error().text();
     std::vector<std::string> names, measured, pairs;
     const Meeting meeting = rows ? Meeting::kRows : Meeting::kSums;
-    for (const auto& steps : {forward_steps(meeting), backward_steps(meeting)})
+    for (const auto& steps : {forward_steps({meeting}), backward_steps({meeting})})
       for (const LayerStep& step : steps) names.push_back(step.name);
     for (const plan::OperatorSamples& each : samples->operators) {
       measured.push_back(each.name);

@@ -70,7 +70,7 @@ void StagePass::perform_backward() {
   for (const StrandOperator& op : operators_of(nullptr, this)) op.work();
 }
 
-void StagePass::perform_weights() { train::perform_weights(backward_, meeting()); }
+void StagePass::perform_weights() { train::perform_weights(backward_); }
 
 std::vector<StrandOperator> operators_of(StagePass* forward, StagePass* backward) {
   StrandLayers layers;

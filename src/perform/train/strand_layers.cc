@@ -16,9 +16,12 @@ class Strand {
     ends_ = {out_.size() - 1};
   }
 
-  // `begin`: before its first operator.
+  // Before the first operator of either pass.
+  struct Begin {
+    std::function<void()> forward, backward;
+  };
   void add_layer(const std::vector<LayerStep>& steps, const StrandLayers& layers, LayerPass* pass,
-                 const std::string& suffix, std::function<void()> begin) {
+                 const std::string& suffix, const Begin& begin) {
     std::vector<size_t> number_of(steps.size()), ends;
     std::vector<bool> waited_for(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -29,7 +32,9 @@ class Strand {
       }
       number_of[i] = out_.size();
       StrandOperator op{.name = step.name + suffix,
-                        .stream = step.communicates ? layers.link : Stream::kCompute,
+                        .stream = !step.communicates ? Stream::kCompute
+                                  : step.across      ? layers.across
+                                                     : layers.link,
                         .strand = number_,
                         .async = step.async};
       if (step.after.empty()) op.after = ends_;
@@ -38,8 +43,9 @@ class Strand {
         waited_for[other] = true;
       }
       op.work = [pass, op = step.op] { pass->perform(op); };
-      if (step.after.empty())
-        op.work = [pass, begin, op = step.op] {
+      if (step.op == LayerOperator::kLn1 || step.op == LayerOperator::kBackBda2)
+        op.work = [pass, op = step.op,
+                   begin = step.op == LayerOperator::kLn1 ? begin.forward : begin.backward] {
           begin();
           pass->perform(op);
         };
@@ -56,18 +62,24 @@ class Strand {
   std::vector<size_t> ends_;
 };
 
+LayerForm form_of(const LayerPass& pass, const StrandLayers& layers) {
+  LayerForm form = pass.form();
+  form.meeting = layers.meeting;
+  return form;
+}
+
 void add_forward(std::vector<StrandOperator>& out, const StrandLayers& layers) {
   Strand strand(out, 0);
   strand.add_whole("EMBED", layers.embed);
   for (size_t i = 0; i < layers.forward.size(); ++i) {
     LayerPass* const pass = layers.forward[i];
     LayerPass* const before = i > 0 ? layers.forward[i - 1] : nullptr;
-    strand.add_layer(forward_steps(layers.meeting), layers, pass,
+    strand.add_layer(forward_steps(form_of(*pass, layers)), layers, pass,
                      suffix_of_layer(i, layers.forward.size()),
-                     [pass, before, i, before_layer = layers.before_layer] {
+                     {.forward = [pass, before, i, before_layer = layers.before_layer] {
                        if (before_layer) before_layer(i);
                        if (before) pass->begin(before->result());
-                     });
+                     }});
   }
   strand.add_whole("HEAD", layers.head);
 }
@@ -78,10 +90,13 @@ void add_backward(std::vector<StrandOperator>& out, const StrandLayers& layers) 
   for (size_t i = 0; i < layers.backward.size(); ++i) {
     LayerPass* const pass = layers.backward[i];
     LayerPass* const before = i > 0 ? layers.backward[i - 1] : nullptr;
-    strand.add_layer(backward_steps(layers.meeting, pass->options().gather_again), layers, pass,
-                     suffix_of_layer(i, layers.backward.size()), [pass, before] {
-                       if (before) pass->begin_backward(before->result());
-                     });
+    strand.add_layer(backward_steps(form_of(*pass, layers)), layers, pass,
+                     suffix_of_layer(i, layers.backward.size()),
+                     {.forward = [pass] { pass->begin_again(); },
+                      .backward =
+                          [pass, before] {
+                            if (before) pass->begin_backward(before->result());
+                          }});
   }
   strand.add_whole("bEMBED", layers.back_embed);
 }
@@ -99,9 +114,9 @@ std::vector<StrandOperator> operators_of(const StrandLayers& layers) {
   return out;
 }
 
-void perform_weights(std::span<LayerPass* const> backward, Meeting meeting) {
+void perform_weights(std::span<LayerPass* const> backward) {
   for (LayerPass* const pass : backward) {
-    for (const LayerStep& step : backward_steps(meeting, pass->options().gather_again))
+    for (const LayerStep& step : backward_steps(pass->form()))
       if (is_of_weights(step)) pass->perform(step.op);
   }
 }

@@ -18,6 +18,7 @@ struct StrandLayers {
   std::span<LayerPass* const> backward;  // made: the last layer comes first here
   Meeting meeting = Meeting::kNone;      // LayerPass::meeting()
   Stream link = Stream::kLocal;          // of tensor groups
+  Stream across = Stream::kCross;        // of experts, between ranks
 
   // What a stage does besides its layers, where it does: EMBED before its forward layers and HEAD after them, bHEAD
   // and bEMBED around the backward ones. Each takes what the layers made and gives them what they begin with.
@@ -35,6 +36,6 @@ std::vector<StrandOperator> operators_of(const StrandLayers& layers);
 std::string suffix_of_layer(size_t layer, size_t layers);
 
 // The gradients of weights of backward layers alone, which went without.
-void perform_weights(std::span<LayerPass* const> backward, Meeting meeting);
+void perform_weights(std::span<LayerPass* const> backward);
 
 }  // namespace tombolo::train

@@ -61,15 +61,17 @@ class LayerWeaver {
     close(w, prefix, "1", false);
     then("BDA1", Kind::kElementwise, residual(o_));
     then("LN2", Kind::kElementwise, norm(o_));
+    const bool end = prefix.empty() || !s_.as_trained || s_.norm_after;
+    if (scattered() && gathers_first()) then("AG2", Kind::kTensor, o_.gather);
     if (o_.experts) {
-      forward_experts(w, prefix);
+      forward_experts(w, prefix, end);
     } else {
-      if (scattered()) then("AG2", Kind::kTensor, o_.gather);
       then("FC1", Kind::kProduct, o_.mlp.up);
       then("ACT", Kind::kElementwise, o_.mlp.passes);
-      then("FC2", Kind::kProduct, o_.mlp.down);
-      close(w, prefix, "2", false);
+      if (end) then("FC2", Kind::kProduct, o_.mlp.down);
     }
+    if (!end) return;
+    if (gathers_first()) close(w, prefix, "2", false);
     then("BDA2", Kind::kElementwise, residual(o_));
   }
 
@@ -80,11 +82,13 @@ class LayerWeaver {
     if (o_.again > 0) w.then("AGAIN", Kind::kElementwise, o_.again);
     w.then("bBDA2", Kind::kElementwise, residual(o_) * o_.pass_backward);
     const OperatorSet begin = w.last;
+    if (scattered() && gathers_first()) w.then("bAG2", Kind::kTensor, o_.gather);
     if (o_.experts) {
       backward_experts(w);
     } else {
       backward_mlp(w, begin);
     }
+    if (gathers_first()) close(w, "b", "2", true);
     w.then("bLN2", Kind::kElementwise, norm(o_) * o_.pass_backward);
     w.then("bBDA1", Kind::kElementwise, residual(o_) * o_.pass_backward);
     backward_attention_block(w, begin);
@@ -93,6 +97,8 @@ class LayerWeaver {
 
  private:
   bool scattered() const { return s_.tensor && s_.sequence_parallel; }
+  // Tokens, not rows of experts.
+  bool gathers_first() const { return !o_.experts || s_.as_trained; }
 
   // What ends a block whose outputs are partial sums. In the backward pass the gradient of weights
   // is computed meanwhile.
@@ -119,7 +125,7 @@ class LayerWeaver {
     }
   }
 
-  void forward_experts(Weaver& w, const std::string& prefix) const {
+  void forward_experts(Weaver& w, const std::string& prefix, bool end) const {
     const OperatorSet input = w.last;
     const auto then = [&](const char* name, Kind kind, double seconds) {
       w.then(prefix + name, kind, seconds);
@@ -127,11 +133,11 @@ class LayerWeaver {
     then("ROUTER", Kind::kProduct, o_.router);
     then("PERMUTE", Kind::kElementwise, o_.permute / 2);
     if (s_.exchange) then("A2A1", Kind::kExpert, o_.exchange);
-    if (scattered()) then("AG2", Kind::kTensor, o_.gather);
+    if (scattered() && !gathers_first()) then("AG2", Kind::kTensor, o_.gather);
     then("EFC1", Kind::kProduct, *o_.experts * o_.mlp.up);
     then("EACT", Kind::kElementwise, *o_.experts * o_.mlp.passes);
     then("EFC2", Kind::kProduct, *o_.experts * o_.mlp.down);
-    close(w, prefix, "2", false);
+    if (!gathers_first()) close(w, prefix, "2", false);
     if (s_.exchange) then("A2A2", Kind::kExpert, o_.exchange);
     then("UNPERMUTE", Kind::kElementwise, o_.permute / 2);
     if (o_.shared.total() > 0) {  // beside all of it
@@ -139,7 +145,7 @@ class LayerWeaver {
       w.last = input;
       then("SFC1", Kind::kProduct, o_.shared.up);
       then("SACT", Kind::kElementwise, o_.shared.passes);
-      then("SFC2", Kind::kProduct, o_.shared.down);
+      if (end || s_.shared_gate) then("SFC2", Kind::kProduct, o_.shared.down);
       w.last |= routed;
     }
   }
@@ -157,22 +163,20 @@ class LayerWeaver {
   }
 
   void backward_mlp(Weaver& w, OperatorSet begin) const {
-    if (scattered()) w.then("bAG2", Kind::kTensor, o_.gather);
     products(w, "FC2", o_.mlp.down, 0);
     w.then("bACT", Kind::kElementwise, 2 * o_.mlp.passes);
     products(w, "FC1", o_.mlp.up, gather_input(w, "gAG2", begin));
-    close(w, "b", "2", true);
   }
 
   void backward_experts(Weaver& w) const {
     const OperatorSet gradient = w.last;
     w.then("bUNPERMUTE", Kind::kElementwise, o_.permute / 2 * o_.pass_backward);
     if (s_.exchange) w.then("bA2A2", Kind::kExpert, o_.exchange);
-    if (scattered()) w.then("bAG2", Kind::kTensor, o_.gather);
+    if (scattered() && !gathers_first()) w.then("bAG2", Kind::kTensor, o_.gather);
     products(w, "EFC2", *o_.experts * o_.mlp.down, 0);
     w.then("bEACT", Kind::kElementwise, 2 * *o_.experts * o_.mlp.passes);
     products(w, "EFC1", *o_.experts * o_.mlp.up, 0);
-    close(w, "b", "2", true);
+    if (!gathers_first()) close(w, "b", "2", true);
     if (s_.exchange) w.then("bA2A1", Kind::kExpert, o_.exchange);
     w.then("bPERMUTE", Kind::kElementwise, o_.permute / 2 * o_.pass_backward);
     products(w, "ROUTER", o_.router, 0);

@@ -14,6 +14,10 @@
 // that Pi brings, of which there are c - 1 forward and c backward (keys; keys and their gradients;
 // at the end gradients alone). Experts: the router, permutation, two exchanges, group products.
 //
+// `tombolo train` (LayerShape::as_trained; train/layer_steps.h has the list) gathers tokens of a tensor group before the
+// router and adds up what the group made of them after all else, and leaves out of a second computation what nobody
+// reads: the last product, sum and residual of a layer.
+//
 // Frameworks hide some of this by themselves, and so does one strand alone here: keys travel beside
 // attention; Megatron-LM gathers an input again beside the gradient of the other, and scatters the
 // gradient of an input beside that of the weights. These operators are asynchronous.
@@ -37,6 +41,9 @@ struct LayerShape {
   // Megatron-LM keeps sequence-parallel inputs of QKV and FC1 scattered, and gathers them again for
   // the gradients of weights: two operators more.
   bool gather_again = false;
+  bool as_trained = false;
+  bool norm_after = false;   // after the MLP or experts: reads what they made
+  bool shared_gate = false;  // on the expert that every token visits: likewise
   Stream tensor_stream = Stream::kLocal;
   Stream context_stream = Stream::kCross;
   Stream expert_stream = Stream::kCross;

@@ -143,7 +143,13 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
       cost::lay_out(c, cost::usable_domain(site.scale_up.domain, c.devices()));
   const cost::LayerOperators operators = pricer.operators(c, layout, experts);
   LayerShape shape = shape_of(c, layout, options.gather_again);
-  if (computes_here(job)) shape.tensor_stream = Stream::kLocal;  // shards are threads of a process
+  if (computes_here(job)) {  // as our own stack has it
+    shape.as_trained = true;
+    shape.norm_after = job.model->output_norms.value_or(false);
+    shape.shared_gate = experts && job.model->experts->shared_gate;
+    shape.tensor_stream = Stream::kLocal;  // shards are threads of a process, experts of ranks
+    shape.expert_stream = Stream::kCross;
+  }
   TRY(check_duration(job, operators));
   TRY(check_length(job, shape, operators, options.layers));
   Priced out;
