@@ -132,22 +132,33 @@ class Shards(Case):
     def test_zero_3_equals_one_process(self):
         self.check_zero(3)
 
-    @needs_torch
-    def test_two_passes_at_once_cost_no_bit(self):
+    def check_two_passes(self, **jobs):
         """A forward co-executed with a backward, where the Plan says how long the pair takes: as one after the other."""
-        times = '[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n'
-        together = sharded(tiny(2, "w", steps=50), "tensor = 2, virtual_stages = 2", data=2)
-        experts = sharded(tiny(2, "w", steps=50, model=MIXTURE), "tensor = 2, virtual_stages = 2, expert = 2", data=2)
-        apart = pipelines_apart(tiny(2, "w", steps=50, model=MIXTURE)).replace("data = 2", "virtual_stages = 2\ndata = 2", 1)
-        apart += '\n[exchange]\nmode = "sparse"\ndensity = 0.1\nstaleness = 0\n'
-        for name, job in (("dense", together), ("experts", experts), ("replicas apart", apart)):
-            job = job.replace("[data]", times + "[data]").replace("micro_batch = 2", "micro_batch = 1")
+        for name, job in jobs.items():
+            job = job.replace("[data]", '[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n[data]').replace("micro_batch = 2", "micro_batch = 1")
             one_by_one = self.losses(job, "one-by-one")
             at_once = self.losses(job.replace("[data]", 'pair = "7 ms"\n[data]'), "at-once")
             self.assertEqual(at_once, one_by_one, name)
             self.assertEqual(sorted(at_once), list(range(1, 51)))
             self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
             self.assertEqual(self.overlapping(self.folder / "one-by-one" / "trace.jsonl"), 0)
+
+    @needs_torch
+    def test_two_passes_at_once_cost_no_bit(self):
+        apart = pipelines_apart(tiny(2, "w", steps=50, model=MIXTURE)).replace("data = 2", "virtual_stages = 2\ndata = 2", 1)
+        apart += '\n[exchange]\nmode = "sparse"\ndensity = 0.1\nstaleness = 0\n'
+        self.check_two_passes(dense=sharded(tiny(2, "w", steps=50), "tensor = 2, virtual_stages = 2", data=2), replicas_apart=apart)
+
+    @needs_torch
+    def test_two_passes_with_experts_of_other_ranks_cost_no_bit(self):
+        job = tiny(2, "w", steps=50, model=MIXTURE)
+        self.check_two_passes(cut=sharded(job, "tensor = 2, virtual_stages = 2, expert = 2", data=2),
+                              whole=sharded(job, "virtual_stages = 2, expert = 2", data=2))
+
+    @needs_torch
+    def test_two_passes_that_compute_activations_again_cost_no_bit(self):
+        job = tiny(2, "w", steps=50, training='recompute = "full"', model=MIXTURE)
+        self.check_two_passes(cut=sharded(job, "tensor = 2, virtual_stages = 2, expert = 2", data=2))
 
     @needs_torch
     def test_strands_of_a_profile_cost_no_bit(self):

@@ -98,8 +98,9 @@ void StageGroups::begin_backward() {
 }
 
 Status StageGroups::end_backward(bool all_are_there) {
-  if (counting_ && all_are_there) {
-    for (size_t i = group_of_.size(); i-- > 0;) note(i);
+  if (all_are_there) {
+    begin_backward();
+    for (size_t i = group_of_.size(); counting_ && i-- > 0;) note(i);
   }
   if (!std::exchange(counting_, false)) return {};
   for (const Group& group : groups_) {

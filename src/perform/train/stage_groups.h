@@ -50,7 +50,7 @@ class StageGroups {
   void expect() { expected_ = true; }
   // Around every whole pass.
   void begin_backward();
-  // `all_are_there`: of all parameters, without hooks that told.
+  // `all_are_there`: of all parameters, whatever hooks have told; nothing began the pass.
   Status end_backward(bool all_are_there = false);
   // Instead, what was left out of passes that are over.
   Status compute(WeightGradients& gradients);

@@ -11,14 +11,14 @@ Status StagePass::check(const StageModule& module) {
   return {};
 }
 
-StagePass::StagePass(const StageModule& module, bool in_place) : module_(module) {
+StagePass::StagePass(const StageModule& module, const LayerPassOptions& options) : module_(module) {
+  CHECK(!options.again || !has_head(), "a loss is not computed again");
   for (size_t layer = 0; layer < module.layers_.size(); ++layer) {
-    layers_.push_back(
-        std::make_unique<LayerPass>(module, layer, LayerPassOptions{.in_place = in_place}));
+    layers_.push_back(std::make_unique<LayerPass>(module, layer, options));
     forward_.push_back(layers_.back().get());
   }
   backward_.assign(forward_.rbegin(), forward_.rend());
-  if (in_place) of_head_.add_in_place();
+  if (options.in_place) of_head_.add_in_place();
 }
 
 void StagePass::begin(const at::Tensor& input, StageModule::Need need, Loss loss) {

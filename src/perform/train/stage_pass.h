@@ -17,8 +17,8 @@ class StagePass {
   // Unusable: a stage without layers, and what LayerPass::check() refuses.
   static Status check(const StageModule& module);
 
-  // `in_place`: LayerPassOptions. The module outlives it.
-  StagePass(const StageModule& module, bool in_place);
+  // `again` where the module has no head. The module outlives it.
+  StagePass(const StageModule& module, const LayerPassOptions& options);
 
   // `input`: tokens or hidden states, as the module's; `need` likewise. `loss`: of logits, where it has the head.
   using Loss = std::function<at::Tensor(const at::Tensor& logits)>;
@@ -36,6 +36,8 @@ class StagePass {
   // When its forward pass is through, and its backward pass; neither has a graph.
   const at::Tensor& output() const { return has_head() ? loss_ : layers_.back()->result(); }
   const at::Tensor& input_gradient() const { return layers_.front()->result(); }
+  // Of a stage without the head: nobody needs it any more.
+  void forget_output() { layers_.back()->forget_result(); }
   size_t layers() const { return layers_.size(); }
   Meeting meeting() const { return layers_.front()->meeting(); }
 

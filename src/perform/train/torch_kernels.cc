@@ -50,8 +50,11 @@ struct Pass {
 struct InFlight {
   std::vector<Pass> shards;
   int32_t strand = 0;  // its passes are this one's
+  // Its backward pass computes activations again, operator by operator. Set from recompute() to then.
+  bool again = false;
 
   bool has_output() const { return shards.front().output.defined(); }
+  bool may_go_back() const { return again || has_output(); }
 };
 
 constexpr const char* kEmbedding = "embedding.weight";
@@ -173,6 +176,8 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   Result<Parameter*> own_end();
   Status sum_tied_copies();
   Status gather_parameters(Held& held);
+  // Of a backward pass autograd does not tell when gradients of parameters are complete.
+  bool tells_at_the_end(const Held& held) const { return held.sharded->is_cut() || arranged_; }
   void begin_pass();
   Status need_values(Held& held);
   Status gather_values(Held& held);
@@ -239,11 +244,13 @@ Status TorchKernels::cut(const ShardDegrees& degrees) {
     held.sharded =
         TRY(ShardedStage::create(held.state.module(), strands, plan_.training.micro_batch));
   }
-  // Where shards meet within layers, there is something to arrange.
+  // Where shards or experts' ranks meet within layers, there is something to arrange.
   const auto in_operators = [](const Held& held) {
     return StagePass::check(held.sharded->module(0)).has_value();
   };
-  if (strands_ && degrees.tensor > 1 && std::ranges::all_of(stages_, in_operators)) {
+  const bool meets = degrees.tensor > 1 || !experts_.empty();
+  if (strands_ && meets && std::ranges::all_of(stages_, in_operators)) {
+    if (teams_.empty()) teams_.push_back(std::make_unique<ShardTeam>(1));
     std::vector<ShardTeam*> teams;
     for (const auto& each : teams_) teams.push_back(each.get());
     arranged_ = std::make_unique<StagePairs>(std::move(teams));
@@ -511,7 +518,9 @@ Status TorchKernels::begin_operators(const Held& held, int64_t microbatch, InFli
         return sharded.loss(shard, logits, its, strand);
       };
     }
-    pass.operators = std::make_unique<StagePass>(sharded.module(shard, kept.strand), true);
+    pass.operators = std::make_unique<StagePass>(
+        sharded.module(shard, kept.strand),
+        LayerPassOptions{.in_place = sharded.is_cut(), .again = held.drops});
     pass.operators->begin(pass.input, groups_.need(held.index), std::move(loss));
   }
   return {};
@@ -537,7 +546,7 @@ Result<Payload> TorchKernels::finish_forward(Held& own, InFlight& kept) {
     for (Pass& pass : kept.shards) {
       pass.output = at::Tensor();
       pass.gradients->forget();
-      pass.operators.reset();
+      if (pass.operators) pass.operators->forget_output();
     }
   }
   return payload;
@@ -639,7 +648,6 @@ Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairRe
     backward.back()->begin_backward(
         back.last ? of_output : back.sharded->hidden_of(static_cast<int32_t>(shard), of_output));
   }
-  groups_.begin_backward(back.index);
   Event made[kStrands];
   Result<Payload> output, gradient;
   Status performed;
@@ -692,6 +700,8 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
     Held& own = held(stage);
     begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
+    kept->again = arranged_ != nullptr;
+    if (kept->again) return {};
     TRY(need_values(own));
     if (!kept->has_output()) TRY(run(own, microbatch, *kept));
     drop_values(own);
@@ -704,7 +714,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
 Result<at::Tensor> TorchKernels::loss_or_hidden_gradient(const Held& own, const InFlight& kept,
                                                          int64_t microbatch,
                                                          const Payload& gradient) const {
-  if (!kept.has_output()) {
+  if (!kept.may_go_back()) {
     return failed(fmt::format("stage {}: backward pass of microbatch {} before its recomputation",
                               own.index, microbatch));
   }
@@ -719,7 +729,7 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   const at::Tensor gradient = TRY(loss_or_hidden_gradient(own, kept, microbatch, output_gradient));
   const ShardedStage& sharded = *own.sharded;
   TRY(need_values(own));
-  groups_.begin_backward(own.index);
+  if (!tells_at_the_end(own)) groups_.begin_backward(own.index);
   sharded.for_each(
       [&](int32_t shard) {
         Pass& pass = kept.shards[static_cast<size_t>(shard)];
@@ -740,7 +750,7 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
 Status TorchKernels::finish_backward(Held& own, const InFlight& kept) {
   own.sharded->fold(kept.strand);
   drop_values(own);
-  TRY(groups_.end_backward(own.index, own.sharded->is_cut()));
+  TRY(groups_.end_backward(own.index, tells_at_the_end(own)));
   if (groups_.are_watched()) measure_state();
   return {};
 }
@@ -778,6 +788,7 @@ Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
     Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
     for (Pass& pass : kept->shards)
       pass.output = pass.input = at::Tensor();  // and with them the graph
+    kept->again = false;
     return payload;
   });
 }
@@ -787,13 +798,12 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
     Held& own = held(stage);
     begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "gradients of weights"));
-    if (kept->has_output()) {
+    if (kept->may_go_back()) {
       return failed(
           fmt::format("stage {}: the weights' gradients of microbatch {} before its input's", stage,
                       microbatch));
     }
-    if (own.sharded->is_cut()) {
-      groups_.begin_backward(stage);
+    if (tells_at_the_end(own)) {
       own.sharded->for_each(
           [&](int32_t shard) {
             Pass& pass = kept->shards[static_cast<size_t>(shard)];

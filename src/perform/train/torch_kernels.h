@@ -1,7 +1,8 @@
 // Kernels that compute with LibTorch on a CPU.
 //
 // A microbatch's forward pass keeps its input and output, which hold the graph that the backward
-// pass runs; with recompute = "full" it keeps the input alone until recompute(). The last stage
+// pass runs; with recompute = "full" it keeps the input alone until recompute(), or, where operators of pairs are
+// arranged (stage_pairs.h), the input of each layer, of which the backward pass computes the rest again. The last stage
 // draws the targets itself and divides its loss by the number of microbatches of all pipelines, so
 // gradients sum to their mean on every stage without further ado.
 //
