@@ -92,6 +92,7 @@ const PairLayout kPairLayouts[] = {
     {"experts", "w", 1, 1, 1, 0, false, false, true},
     {"expert 2", "w", 2, 1, 2, 0, false, false, true},
     {"expert 2, tensor 2", "dualpipev", 2, 2, 2, 0, true, false, true},
+    {"expert 2, zero 2", "w", 2, 1, 2, 2, false, false, true},
     {"expert 2, halves", "dualpipev", 2, 1, 2, 0, false, false, true},
     {"expert 2, recomputed", "w", 2, 1, 2, 0, false, true, true},
     {"expert 2, tensor 2, recomputed", "dualpipev", 2, 2, 2, 0, true, true, true},

@@ -20,6 +20,12 @@ StrandOperator& last_of(std::vector<StrandOperator>& operators, int32_t strand) 
   CHECK(false, "no operator ends strand {}", strand);
 }
 
+// Of operators that compute activations a second time, those of a layer: "rFC1.2".
+bool is_again(std::string_view name, std::string_view suffix) {
+  return name.starts_with('r') && name.ends_with(suffix) &&
+         (suffix.empty() || name.find('.') == name.size() - suffix.size());
+}
+
 // What stands around the layers comes where its strand allows: before the first and after the last of both.
 Result<StrandOrder> order_of_pair(std::span<const StrandOperator> operators,
                                   const StagePass& forward, const StagePass& backward,
@@ -34,6 +40,10 @@ Result<StrandOrder> order_of_pair(std::span<const StrandOperator> operators,
   for (const char* const name : {"EMBED", "bHEAD"}) take(name);
   const size_t layers = std::max(forward.layers(), backward.layers());
   for (size_t layer = 0; layer < layers; ++layer) {
+    // A plan of strands has computed activations again before the pair.
+    for (const StrandOperator& each : operators) {
+      if (is_again(each.name, suffix_of_layer(layer, backward.layers()))) take(each.name);
+    }
     for (const std::string& name : of_layer) {
       for (const StagePass* const pass : {&forward, &backward})
         take(name + suffix_of_layer(layer, pass->layers()));

@@ -19,14 +19,13 @@
 #include "perform/train/expert_exchange.h"
 #include "perform/train/guarded.h"
 #include "perform/train/kept_memory.h"
+#include "perform/train/pass_pairs.h"
 #include "perform/train/samples.h"
 #include "perform/train/shard_collectives.h"
 #include "perform/train/sharded_stage.h"
 #include "perform/train/stage_module.h"
-#include "perform/train/stage_pairs.h"
 #include "perform/train/stage_replicas.h"
 #include "perform/train/stage_state.h"
-#include "perform/train/strand_threads.h"
 #include "perform/train/threads.h"
 #include "perform/train/torch_groups.h"
 #include "perform/update/clip.h"
@@ -58,7 +57,6 @@ struct InFlight {
 };
 
 constexpr const char* kEmbedding = "embedding.weight";
-constexpr int32_t kStrands = 2;  // of pairs
 
 // One of this rank's stages.
 struct Held {
@@ -110,7 +108,7 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   // Once, before all else: into the shards that compute them.
   Status cut(const ShardDegrees& degrees);
 
-  kernels::PairKernels* pairs() override { return strands_ ? this : nullptr; }
+  kernels::PairKernels* pairs() override { return pairs_ ? this : nullptr; }
   Status co_execute(kernels::PairOfPasses passes, const kernels::PairResults& results) override;
 
   int64_t threads() const override { return threads_; }
@@ -177,7 +175,8 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   Status sum_tied_copies();
   Status gather_parameters(Held& held);
   // Of a backward pass autograd does not tell when gradients of parameters are complete.
-  bool tells_at_the_end(const Held& held) const { return held.sharded->is_cut() || arranged_; }
+  bool tells_at_the_end(const Held& held) const { return held.sharded->is_cut() || arranges(); }
+  bool arranges() const { return pairs_ && pairs_->arranges(); }
   void begin_pass();
   Status need_values(Held& held);
   Status gather_values(Held& held);
@@ -209,9 +208,8 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   // By strand; none where a stage has one shard.
   std::vector<std::unique_ptr<ShardTeam>> teams_;
   std::vector<std::unique_ptr<ShardCollectives>> collectives_;
-  std::unique_ptr<StrandThreads> strands_;  // none where the Plan has no pairs
-  std::unique_ptr<StagePairs> arranged_;    // none where the operators of pairs are not arranged
-  TorchGroups groups_;                      // the last one: it speaks of the others
+  std::unique_ptr<PassPairs> pairs_;  // none where the Plan has no pairs
+  TorchGroups groups_;                // the last one: it speaks of the others
 };
 
 Held& TorchKernels::held(int32_t stage) {
@@ -228,9 +226,8 @@ std::map<int32_t, StageState*> TorchKernels::states_by_number() {
 }
 
 Status TorchKernels::cut(const ShardDegrees& degrees) {
-  const size_t count = plan_.pairs.empty() ? 1 : kStrands;
-  // One more hands results over where operators are arranged.
-  if (count > 1) strands_ = std::make_unique<StrandThreads>(count + 1);
+  const size_t count = plan_.pairs.empty() ? 1 : PassPairs::kStrands;
+  if (count > 1) pairs_ = std::make_unique<PassPairs>();
   std::vector<ShardedStage::Strand> strands(count);
   for (size_t i = 0; i < count; ++i) {
     if (!experts_.empty()) strands[i].experts = experts_[i].get();
@@ -249,11 +246,11 @@ Status TorchKernels::cut(const ShardDegrees& degrees) {
     return StagePass::check(held.sharded->module(0)).has_value();
   };
   const bool meets = degrees.tensor > 1 || !experts_.empty();
-  if (strands_ && meets && std::ranges::all_of(stages_, in_operators)) {
+  if (pairs_ && meets && std::ranges::all_of(stages_, in_operators)) {
     if (teams_.empty()) teams_.push_back(std::make_unique<ShardTeam>(1));
     std::vector<ShardTeam*> teams;
     for (const auto& each : teams_) teams.push_back(each.get());
-    arranged_ = std::make_unique<StagePairs>(std::move(teams));
+    pairs_->arrange(std::move(teams));
     TRY(check_orders());
   }
   return {};
@@ -477,7 +474,7 @@ Result<InFlight> TorchKernels::input_of(const Held& held, const Payload& input,
 
 Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
   const ShardedStage& sharded = *held.sharded;
-  if (arranged_) {
+  if (arranges()) {
     TRY(begin_operators(held, microbatch, kept));
     sharded.for_each(
         [&](int32_t shard) {
@@ -573,67 +570,23 @@ Status TorchKernels::co_execute(kernels::PairOfPasses passes, const kernels::Pai
     InFlight* kept_before = TRY(in_flight(back, of_backward, "backward pass"));
     InFlight kept = TRY(input_of(forth, passes.input, of_forward));
     kept.strand = 1 - kept_before->strand;
-    if (arranged_) {
+    if (arranges()) {
       TRY(arrange(std::move(passes), results, forth, kept, back, *kept_before));
-      forth.in_flight[of_forward] = std::move(kept);
-      back.in_flight.erase(of_backward);
-      return end_backward(back);
+    } else {
+      TRY(pairs_->run({.forward = [&] { return go_forth(forth, kept, of_forward); },
+                       .backward =
+                           [&] {
+                             return go_back(back, *kept_before, of_backward,
+                                            std::move(passes.output_gradient));
+                           }},
+                      results));
     }
-    Result<Payload> output, gradient;
-    const StrandThreads::Work works[kStrands] = {
-        [&] {
-          output = guarded("computing a forward pass",
-                           [&] { return go_forth(forth, kept, of_forward); });
-        },
-        [&] {
-          gradient = guarded("computing a backward pass", [&] {
-            return go_back(back, *kept_before, of_backward, std::move(passes.output_gradient));
-          });
-        }};
-    Status status;
-    const auto hand_over = [&](Result<Payload>& result, const auto& to) -> Status {
-      return to(std::move(TRY(std::move(result))));
-    };
-    strands_->run(works, [&](size_t which) {
-      const Status done =
-          which == 0 ? hand_over(output, results.forward) : hand_over(gradient, results.backward);
-      if (status) status = done;
-    });
-    TRY(std::move(status));
     forth.in_flight[of_forward] = std::move(kept);
     back.in_flight.erase(of_backward);
     return end_backward(back);
   });
 }
 
-namespace {
-
-// Whether something has happened that may not happen any more.
-class Event {
- public:
-  void happen() { settle(true); }
-  void give_up() { settle(false); }
-  bool await() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return settled_; });
-    return happened_;
-  }
-
- private:
-  void settle(bool happened) {
-    const std::lock_guard lock(mutex_);
-    if (!settled_) happened_ = happened;
-    settled_ = true;
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool settled_ = false, happened_ = false;
-};
-
-}  // namespace
-
-// One thread performs both, and each result is handed over during the rest of the other pass.
 Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairResults& results,
                              Held& forth, InFlight& kept, Held& back, InFlight& kept_before) {
   const at::Tensor of_output = TRY(loss_or_hidden_gradient(
@@ -648,41 +601,15 @@ Status TorchKernels::arrange(kernels::PairOfPasses passes, const kernels::PairRe
     backward.back()->begin_backward(
         back.last ? of_output : back.sharded->hidden_of(static_cast<int32_t>(shard), of_output));
   }
-  Event made[kStrands];
-  Result<Payload> output, gradient;
-  Status performed;
-  const StrandThreads::Work works[] = {
-      [&] {
-        if (!made[0].await()) return;
-        output = guarded("computing a forward pass", [&] {
-          for (Pass& pass : kept.shards) pass.output = pass.operators->output();
-          return finish_forward(forth, kept);
-        });
-      },
-      [&] {
-        if (!made[1].await()) return;
-        gradient = guarded("computing a backward pass",
-                           [&]() -> Result<Payload> { return input_gradient(back, kept_before); });
-      },
-      [&] {
-        performed = guarded("computing two passes at once", [&]() -> Status {
-          arranged_->run(forward, backward, planned_order(forth.index, back.index),
-                         {[&] { made[0].happen(); }, [&] { made[1].happen(); }});
-          return {};
-        });
-        for (Event& each : made) each.give_up();
-      }};
-  Status handed_over;
-  strands_->run(works, [&](size_t which) {
-    if (which == 2 || !made[which].await()) return;
-    Result<Payload>& result = which == 0 ? output : gradient;
-    const auto& to = which == 0 ? results.forward : results.backward;
-    const auto hand_over = [&]() -> Status { return to(std::move(TRY(std::move(result)))); };
-    const Status done = hand_over();
-    if (handed_over) handed_over = done;
-  });
-  TRY(std::move(performed));
-  TRY(std::move(handed_over));
+  TRY(pairs_->run(
+      forward, backward, planned_order(forth.index, back.index),
+      {.forward =
+           [&] {
+             for (Pass& pass : kept.shards) pass.output = pass.operators->output();
+             return finish_forward(forth, kept);
+           },
+       .backward = [&]() -> Result<Payload> { return input_gradient(back, kept_before); }},
+      results));
   return finish_backward(back, kept_before);
 }
 
@@ -700,7 +627,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
     Held& own = held(stage);
     begin_pass();
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
-    kept->again = arranged_ != nullptr;
+    kept->again = arranges();
     if (kept->again) return {};
     TRY(need_values(own));
     if (!kept->has_output()) TRY(run(own, microbatch, *kept));
@@ -1088,7 +1015,8 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
     }
     StageReplicas::Experts experts;
     const int64_t members = kernels::replicas_per_experts(plan);
-    for (int32_t strand = 0; members > 1 && strand < (plan.pairs.empty() ? 1 : kStrands); ++strand)
+    for (int32_t strand = 0; members > 1 && strand < (plan.pairs.empty() ? 1 : PassPairs::kStrands);
+         ++strand)
       experts.push_back(std::make_unique<ExpertExchange>(plan.model.experts->count, members,
                                                          place.replica % members, strand));
     ExpertExchange* const first = experts.empty() ? nullptr : experts.front().get();
