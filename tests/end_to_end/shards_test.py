@@ -31,6 +31,12 @@ def sharded(job, degrees, data=1):
     return job.replace("[parallelism]\n", "[parallelism]\n" + degrees.replace(", ", "\n") + f"\ndata = {data}\n")
 
 
+def timed(job, pair=""):
+    """The same where the Plan says how long passes take, and pairs of them."""
+    job = job.replace("[data]", f'[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n{pair}[data]')
+    return job.replace("micro_batch = 2", "micro_batch = 1")
+
+
 class Shards(Case):
     def losses(self, job, out, *more):
         self.ok("train", self.write(f"{out}.toml", job), "--out", out, *more)
@@ -135,9 +141,8 @@ class Shards(Case):
     def check_two_passes(self, **jobs):
         """A forward co-executed with a backward, where the Plan says how long the pair takes: as one after the other."""
         for name, job in jobs.items():
-            job = job.replace("[data]", '[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n[data]').replace("micro_batch = 2", "micro_batch = 1")
-            one_by_one = self.losses(job, "one-by-one")
-            at_once = self.losses(job.replace("[data]", 'pair = "7 ms"\n[data]'), "at-once")
+            one_by_one = self.losses(timed(job), "one-by-one")
+            at_once = self.losses(timed(job, 'pair = "7 ms"\n'), "at-once")
             self.assertEqual(at_once, one_by_one, name)
             self.assertEqual(sorted(at_once), list(range(1, 51)))
             self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
@@ -253,6 +258,11 @@ class Shards(Case):
     @needs_torch
     def test_a_killed_rank_comes_back_with_its_experts(self):
         self.kill(sharded(tiny(1, steps=120, every=10, model=MIXTURE), "expert = 2", data=2))
+
+    @needs_torch
+    def test_a_killed_rank_comes_back_to_pairs(self):
+        job = tiny(2, "w", steps=120, every=10, model=MIXTURE)
+        self.kill(timed(sharded(job, "tensor = 2, virtual_stages = 2, expert = 2", data=2), 'pair = "7 ms"\n'))
 
     def kill(self, job):
         whole = self.losses(job, "whole")
