@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Does a pair of strands that performs the plan of `tombolo strand` take as long as predicted? On one thread that computes.
 
-    bench/strand_gain.py [--build build/release] [--repeats 15] [--layers 1]
+    bench/strand_gain.py [--build build/release] [--repeats 15] [--layers 1] [--models dense|more]
 
 Three small models, with a paced link that takes 30 or 45 % of a layer (strand_gain_bench.cc): a block is a layer forward of
-one microbatch and backward of another. Measured are medians of interleaved repeats; predictions are of operators' own times.
+one microbatch and backward of another. `more`: a mixture of experts, whose exchanges have a link of their own, a layer whose
+activations are computed again, and both. Measured are medians of interleaved repeats; predictions are of operators' own times.
 Wanted: pairs within 10 % of the prediction (median of the settings), at least 85 % of the predicted saving, no pair slower
 than one after the other by more than the noise, and operators one by one at most 1.05 times the module in one graph.
 Noise is how far two equal ways are apart, or half of the distance between their quartiles if that is more; a saving below it
@@ -21,8 +22,8 @@ SHARES = (0.3, 0.45)
 
 
 def measured(program, share, options):
-    answer = subprocess.run([program, "--share", str(share), "--repeats", str(options.repeats), "--layers", str(options.layers)],
-                            check=True, capture_output=True, text=True)
+    answer = subprocess.run([program, "--share", str(share), "--repeats", str(options.repeats), "--layers", str(options.layers),
+                             "--models", options.models], check=True, capture_output=True, text=True)
     return [json.loads(line) for line in answer.stdout.splitlines()]
 
 
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--layers", type=int, default=1)
+    parser.add_argument("--models", choices=("dense", "more"), default="dense")
     parser.add_argument("--json", action="store_true", help="rows as the program gives them")
     options = parser.parse_args()
     program = options.build / "strand_gain_bench"

@@ -1,10 +1,11 @@
 // Does a pair of strands take as long as was predicted, when links are slow and one thread computes?
 //
-//   strand_gain_bench [--share 0.4] [--repeats 15] [--layers 1]
+//   strand_gain_bench [--share 0.4] [--repeats 15] [--layers 1] [--models dense]
 //
-// For three small models: a layer of one microbatch forward and of another backward, operator by operator, on one
+// For three small models (with `--models more` for a mixture of experts, half of which another rank would have, and for
+// layers whose activations are computed again): a layer of one microbatch forward and of another backward, operator by operator, on one
 // thread that computes and a link that is paced: a collective copies its bytes and then sleeps until bytes / rate are
-// over. The rate is such that collectives take `share` of a block in which nothing overlaps. Ways take turns: one after
+// over; exchanges of experts have a link of their own, as fast. The rate is such that collectives take `share` of a block in which nothing overlaps. Ways take turns: one after
 // the other (twice, for the noise), what frameworks overlap by themselves, and the plan that `tombolo strand` would
 // make from the operators' times. Figures are medians; of each run where nothing overlaps the operators' times give a
 // prediction, by the code of that command. Also: what performing operators one by one costs, without a link, in
@@ -39,15 +40,17 @@ struct Options {
   double share = 0.4;
   int repeats = 15;
   size_t layers = 1;
+  bool more = false;
 };
 
 struct Candidate {
   const char* name;
   model::Model model;
   int64_t samples;
+  bool again = false;
 };
 
-std::vector<Candidate> candidates(int64_t layers) {
+std::vector<Candidate> candidates(int64_t layers, bool more) {
   model::Model llama{.name = "llama",
                      .layers = layers,
                      .hidden = 512,
@@ -70,7 +73,10 @@ std::vector<Candidate> candidates(int64_t layers) {
   qwen3.head_dim = 64;
   qwen3.qk_norm = true;
   qwen3.sequence = 512;
-  return {{"llama", llama, 2}, {"gpt2", gpt2, 2}, {"qwen3", qwen3, 1}};
+  if (!more) return {{"llama", llama, 2}, {"gpt2", gpt2, 2}, {"qwen3", qwen3, 1}};
+  model::Model mixture = llama;
+  mixture.experts = model::Experts{.count = 8, .per_token = 2, .ffn = 704};
+  return {{"mixture", mixture, 2}, {"again", llama, 2, true}, {"both", mixture, 2, true}};
 }
 
 double median(std::vector<double> values) {
@@ -113,15 +119,21 @@ struct Run {
 class Block {
  public:
   Block(const Candidate& what, const Options& options, Meeting meeting)
-      : module_(*StageModule::create(what.model,
-                                     {0, static_cast<int64_t>(options.layers), false, false}, 1)),
+      : exchange_(what.model.experts
+                      ? std::make_unique<ExpertExchange>(what.model.experts->count, 2, 0)
+                      : nullptr),
+        module_(*StageModule::create(what.model,
+                                     {0, static_cast<int64_t>(options.layers), false, false}, 1,
+                                     at::kFloat, exchange_.get())),
         meeting_(meeting),
+        again_(what.again),
         x_(at::sin(at::arange(what.samples * what.model.sequence * what.model.hidden, at::kFloat))
                .view({-1, what.model.hidden})),
-        link_{.bytes = x_.nbytes()} {
+        links_{Link{.bytes = x_.nbytes()}, Link{.bytes = x_.nbytes()}} {
     for (auto& microbatch : passes_) {
       for (size_t layer = 0; layer < options.layers; ++layer) {
-        owned_.push_back(std::make_unique<LayerPass>(module_, layer, LayerPassOptions{}));
+        owned_.push_back(
+            std::make_unique<LayerPass>(module_, layer, LayerPassOptions{.again = what.again}));
         microbatch.push_back(owned_.back().get());
       }
     }
@@ -144,9 +156,9 @@ class Block {
     std::vector<StrandOperator> out = operators_of({passes_[turn_], backward_, meeting_});
     for (StrandOperator& op : out) {
       if (op.stream == Stream::kCompute) continue;
-      op.work = [this, work = op.work] {
+      op.work = [&link = links_[op.stream == Stream::kLocal ? 0 : 1], work = op.work] {
         work();
-        link_.carry();
+        link.carry();
       };
     }
     return out;
@@ -169,6 +181,10 @@ class Block {
   void run_in_one_graph() {
     WeightGradients gradients;
     const at::Tensor x = x_.detach().set_requires_grad(true);
+    if (again_) {
+      const at::NoGradGuard no_gradients;
+      module_.forward(x);
+    }
     const at::Tensor out = module_.forward(x, &gradients);
     torch::autograd::backward({out}, {x_});
   }
@@ -178,13 +194,23 @@ class Block {
     for (const Parameter& each : module_.parameters()) out.push_back(each.value.grad().clone());
     return out;
   }
-  Link& link() { return link_; }
+  const Link& link() const { return links_[0]; }
+  void set_rate(double rate) {
+    for (Link& link : links_) link.rate = rate;
+  }
+  LayerForm form() const {
+    LayerForm form = passes_[0].front()->form();
+    form.meeting = meeting_;
+    return form;
+  }
 
  private:
+  const std::unique_ptr<ExpertExchange> exchange_;
   StageModule module_;
   const Meeting meeting_;
+  const bool again_;
   const at::Tensor x_;
-  Link link_;
+  Link links_[2];
   std::vector<std::unique_ptr<LayerPass>> owned_;
   std::vector<LayerPass*> passes_[2], backward_;
   int turn_ = 0;
@@ -192,10 +218,16 @@ class Block {
 };
 
 // What was performed as what is planned, with the times that operators took. Transfers that sleep slow nothing down.
-strand::StrandPair pair_of(const std::vector<StrandOperator>& operators,
+strand::StrandPair pair_of(const LayerForm& form, const std::vector<StrandOperator>& operators,
                            const std::vector<double>& seconds, size_t layers) {
-  strand::LayerStrands planned =
-      strand::layer_strands({.tensor = true, .sequence_parallel = true}, {});
+  cost::LayerOperators times{.all_again = form.again};
+  if (form.experts) times.experts = 1;
+  strand::LayerStrands planned = strand::layer_strands({.tensor = true,
+                                                        .sequence_parallel = true,
+                                                        .exchange = form.exchange,
+                                                        .as_trained = true,
+                                                        .expert_stream = strand::Stream::kCross},
+                                                       times);
   if (layers > 1) {
     planned.forward = strand::chain(planned.forward, layers);
     planned.backward = strand::chain(planned.backward, layers);
@@ -290,11 +322,13 @@ void measure(const Candidate& what, const Options& options) {
   std::vector<Run> runs;
   for (int repeat = 0; repeat < 7; ++repeat) runs.push_back(block.run(alone));
   const double computes = median_seconds({runs.begin() + 2, runs.end()});
-  block.link().rate = static_cast<double>(block.link().bytes) /
-                      (computes * options.share / (1 - options.share) / static_cast<double>(links));
+  block.set_rate(static_cast<double>(block.link().bytes) /
+                 (computes * options.share / (1 - options.share) / static_cast<double>(links)));
   runs.clear();
   for (int repeat = 0; repeat < 5; ++repeat) runs.push_back(block.run(alone));
-  const strand::StrandPair first = pair_of(operators, medians_by_operator(runs), options.layers);
+  const LayerForm form = block.form();
+  const strand::StrandPair first =
+      pair_of(form, operators, medians_by_operator(runs), options.layers);
   const strand::StreamSchedule plan =
       strand::search_streams(first, strand::search_segments(first, {}), 20'000);
   std::vector<std::string> names;
@@ -317,7 +351,7 @@ void measure(const Candidate& what, const Options& options) {
   // Of each of them a prediction: whatever else a machine does lengthens operators, and blocks, now and then.
   std::vector<double> share, in_turn, of_stack, in_pairs;
   for (const Run& run : both) {
-    const strand::StrandPair pair = pair_of(operators, run.operators, options.layers);
+    const strand::StrandPair pair = pair_of(form, operators, run.operators, options.layers);
     share.push_back(pair.communication() / pair.seconds());
     in_turn.push_back(1e3 * pair.seconds());
     of_stack.push_back(1e3 *
@@ -349,9 +383,10 @@ int main(int argc, char** argv) {
     if (key == "--share") options.share = std::stod(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
     if (key == "--layers") options.layers = std::stoul(argv[i + 1]);
+    if (key == "--models") options.more = std::string(argv[i + 1]) == "more";
   }
   at::set_num_threads(1);
   keep_freed_memory(1_GiB);
-  for (const Candidate& each : candidates(static_cast<int64_t>(options.layers)))
+  for (const Candidate& each : candidates(static_cast<int64_t>(options.layers), options.more))
     measure(each, options);
 }
