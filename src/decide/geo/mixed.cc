@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/parallel.h"
 #include "decide/geo/mixed_bound.h"
+#include "decide/geo/mixed_scout.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
 #include "decide/search/best_plan.h"
@@ -23,6 +24,9 @@ namespace {
 constexpr int64_t kMicrobatchMax = 32;
 constexpr size_t kDatacentersMax = 12;
 constexpr size_t kWaveMax = 32;  // settings between two exchanges of the bar
+constexpr size_t kScoutWave = 8;
+// The first finds good plans, and the last looks at round trips where bounds are still apart.
+constexpr Look kLooks[] = {{0.1}, {0.01}, {0.005, true}};
 
 Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
   const plan::Job& job = open.job;
@@ -239,24 +243,21 @@ search::FinalCounts hold_finals_of(const MixedTask& task, std::vector<Finalist>&
       [](const Finalist& a, const Finalist& b) { return a.plan.score < b.plan.score; });
 }
 
-// A setting's subsets of some sizes, with the least that a plan there can score.
-struct Promise {
-  double least = 0;
-  size_t setting = 0;
-  auto operator<=>(const Promise&) const = default;
-};
+bool more_promising(const Prospect& a, const Prospect& b) {
+  return std::pair(a.least, a.setting) < std::pair(b.least, b.setting);
+}
 
 // All settings, most promising first. Nothing is known of those that are left when the search is stopped.
-std::vector<Promise> by_promise(const MixedTask& task, const std::vector<MixedSetting>& settings,
-                                SetSizes sizes) {
-  std::vector<Promise> promises(settings.size());
+std::vector<Prospect> by_promise(const MixedTask& task, const std::vector<MixedSetting>& settings,
+                                 SetSizes sizes) {
+  std::vector<Prospect> promises(settings.size());
   parallel_for(settings.size(), task.options.threads, [&](size_t i) {
     promises[i].setting = i;
     if (task.options.stop && task.options.stop()) return;
     PricedSetting priced(task.open.job, task.law, settings[i], task.open.fixed.sequence_parallel);
     promises[i].least = setting_bound(task, priced, sizes);
   });
-  std::sort(promises.begin(), promises.end());
+  std::sort(promises.begin(), promises.end(), more_promising);
   return promises;
 }
 
@@ -276,7 +277,11 @@ class MixedSearch {
   void run() {
     const std::vector<SetSizes> passes = passes_over(task_.open.job.cluster.datacenters.size());
     all_ = static_cast<int64_t>(passes.size() * settings_.size());
-    for (const SetSizes sizes : passes) search(sizes, by_promise(task_, settings_, sizes));
+    for (const SetSizes sizes : passes) {
+      std::vector<Prospect> promises = by_promise(task_, settings_, sizes);
+      if (sizes.least > 1) scout_all(sizes, promises);
+      search(sizes, promises);
+    }
     result.settings = std::ssize(settings_);
     result.settings_cut = std::count(fates_.begin(), fates_.end(), Fate::kCut);
     if (!top.empty()) result.gap = std::max(0.0, 1 - not_looked_at_ / top.front().score);
@@ -293,11 +298,37 @@ class MixedSearch {
                : std::numeric_limits<double>::infinity();
   }
 
-  void search(SetSizes sizes, const std::vector<Promise>& promises) {
+  bool asked_to_stop() const { return task_.options.stop && task_.options.stop(); }
+
+  // Good plans and better bounds first, by time: closer and closer looks at all that may still win.
+  void scout_all(SetSizes sizes, std::vector<Prospect>& prospects) {
+    if (task_.options.objective == search::Objective::kCost || !task_.options.prune ||
+        task_.open.job.cluster.datacenters.size() < task_.options.scouted_from) {
+      return;
+    }
+    for (const Look& look : kLooks) {
+      for (size_t begin = 0; begin < prospects.size(); begin += kScoutWave) {
+        const double bar =
+            top.empty() ? std::numeric_limits<double>::infinity() : top.front().score;
+        const size_t end = std::min(begin + kScoutWave, prospects.size());
+        std::vector<MixedFindings> findings(end - begin);
+        parallel_for(findings.size(), task_.options.threads, [&](size_t i) {
+          Prospect& prospect = prospects[begin + i];
+          if (prospect.least >= bar || asked_to_stop()) return;
+          findings[i] = scout(task_, settings_[prospect.setting], sizes, bar, look, prospect);
+        });
+        for (size_t i = 0; i < findings.size(); ++i)
+          keep(prospects[begin + i].setting, findings[i]);
+        if (asked_to_stop()) break;
+      }
+      std::sort(prospects.begin(), prospects.end(), more_promising);
+    }
+  }
+
+  void search(SetSizes sizes, const std::vector<Prospect>& promises) {
     size_t wave = 1;
     for (size_t begin = 0; begin < promises.size();) {
-      if (result.stopped || (task_.options.stop && task_.options.stop()))
-        return leave_out(promises, begin);
+      if (result.stopped || asked_to_stop()) return leave_out(promises, begin);
       if (task_.options.progress) task_.options.progress(done_, all_);
       const size_t end = std::min(begin + wave, promises.size());
       search(sizes, std::span(promises).subspan(begin, end - begin));
@@ -308,11 +339,12 @@ class MixedSearch {
   }
 
   // Side by side, against what the waves before have found.
-  void search(SetSizes sizes, std::span<const Promise> wave) {
+  void search(SetSizes sizes, std::span<const Prospect> wave) {
     const double bar = this->bar();
     std::vector<MixedFindings> findings(wave.size());
     parallel_for(wave.size(), task_.options.threads, [&](size_t i) {
-      const auto [promise, setting] = wave[i];
+      const double promise = wave[i].least;
+      const size_t setting = wave[i].setting;
       // An infinite promise: memory or devices do not suffice; the search says how far they go.
       const bool fits = promise < std::numeric_limits<double>::infinity();
       if (fits && task_.options.prune && promise > bar * (1 + kRounding)) {
@@ -324,7 +356,7 @@ class MixedSearch {
     for (size_t i = 0; i < findings.size(); ++i) take(wave[i], findings[i]);
   }
 
-  void take(const Promise& promise, MixedFindings& found) {
+  void take(const Prospect& promise, MixedFindings& found) {
     const bool is_cut = found.with.empty() && found.all.cut == promise.least;
     Fate& fate = fates_[promise.setting];
     if (promise.least < std::numeric_limits<double>::infinity() && fate != Fate::kSearched)
@@ -335,16 +367,31 @@ class MixedSearch {
       found.all.cut = std::min(found.all.cut, promise.least);
       for (MixedOutlook& each : found.with) each.cut = std::min(each.cut, promise.least);
     }
-    book_.add(promise.setting, found);
-    result.evaluated += found.evaluated;
-    result.feasible += found.feasible;
-    for (MixedSplit& split : found.top) {
-      top.insert(std::upper_bound(top.begin(), top.end(), split, better_split), split);
-      if (top.size() > static_cast<size_t>(task_.options.top)) top.pop_back();
-    }
+    keep(promise.setting, found);
   }
 
-  void leave_out(const std::vector<Promise>& promises, size_t begin) {
+  void keep(size_t setting, const MixedFindings& found) {
+    if (found.with.empty() && found.all.cut == kInfinity) return;  // was not looked at
+    book_.add(setting, found);
+    result.evaluated += found.evaluated;
+    result.feasible += found.feasible;
+    for (const MixedSplit& split : found.top) keep(split);
+  }
+
+  // One of each setting and order.
+  void keep(const MixedSplit& split) {
+    const auto same = std::find_if(top.begin(), top.end(), [&](const MixedSplit& other) {
+      return other.order == split.order && other.setting == split.setting;
+    });
+    if (same != top.end()) {
+      if (!better_split(split, *same)) return;
+      top.erase(same);
+    }
+    top.insert(std::upper_bound(top.begin(), top.end(), split, better_split), split);
+    if (top.size() > static_cast<size_t>(task_.options.top)) top.pop_back();
+  }
+
+  void leave_out(const std::vector<Prospect>& promises, size_t begin) {
     result.stopped = true;
     for (size_t i = begin; i < promises.size(); ++i) {
       MixedFindings none;

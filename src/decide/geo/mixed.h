@@ -20,8 +20,10 @@
 //   memory  a stage q from the end keeps q microbatches; where all stages together hold fewer
 //         layers than the model has, nothing fits
 //
-// For each setting (tensor, data, microbatch, recomputation, ZeRO) and order the best split is
-// found exactly (mixed_partition.h). Settings are taken in waves, most promising first, so the
+// By time all subsets, orders and numbers of stages of a setting are first looked at together
+// (mixed_scout.h): that finds good plans, in orders of any number of datacenters, and bounds that are
+// near them. Then for each setting (tensor, data, microbatch, recomputation, ZeRO) and order the best
+// split is found exactly (mixed_partition.h). Settings are taken in waves, most promising first, so the
 // answer does not depend on the number of threads.
 //
 // Left out: virtual stages, context and expert parallelism, whole pipelines per datacenter with
@@ -88,6 +90,9 @@ struct MixedOptions {
   int top = 5;
   int threads = 1;
   bool prune = true;  // without, bounds cut nothing
+  // By time, jobs of so many datacenters and more are scouted first (mixed_scout.h). It takes longer than
+  // it saves where there are few, and changes no answer of a search that comes to its end.
+  size_t scouted_from = 5;
   search::Finals finals;
   std::function<void(int64_t done, int64_t all)> progress;  // of the settings, between waves
   // Asked by all threads, at least at each order of the datacenters: true ends the search with the best

@@ -106,7 +106,7 @@ double cost_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) 
       decided_per_second += stages / room.layer;
       decided_holds += stages * real(std::min(room.holds, needs.layers));
     } else {
-      others_rate += room.rate;
+      if (room.needed) others_rate += room.rate;
       others_per_layer =
           std::min(others_per_layer,
                    room.rate / real(std::max<int64_t>(1, std::min(room.holds, needs.layers))));
@@ -118,7 +118,7 @@ double cost_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) 
   if (elsewhere > 0 && others_per_layer < kInfinity) {
     others_rate = std::max(others_rate, elsewhere * others_per_layer);
   }
-  const double held = decided_rate + others_rate;
+  const double held = std::max(decided_rate + others_rate, needs.rate);
   const double by_time = time_bound(rooms, needs) * held;
 
   const double once = (layers * fastest(rooms) + needs.transfers + needs.end_min) * held;

@@ -19,7 +19,8 @@ struct StageRoom {
   int64_t stages = 0;                                   // at most; exactly so many where `decided`
   int64_t holds = std::numeric_limits<int64_t>::max();  // layers that a stage has memory for
   double rate = 0;                                      // USD/s of one stage with its replicas
-  bool decided = true;                                  // undecided ones have at least one stage
+  bool decided = true;  // undecided ones have at least one stage, if they are needed
+  bool needed = true;
 };
 
 struct PipelineNeeds {
@@ -30,6 +31,7 @@ struct PipelineNeeds {
   double period_min = 0;  // s: the busiest link
   double end_min = 0;     // s: gradients and optimizer, at least
   double egress = 0;      // USD, at least
+  double rate = 0;        // USD/s of all stages, at least
 };
 
 // The shortest period at which the stages hold all layers, a whole number each.

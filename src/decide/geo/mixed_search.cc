@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "decide/geo/mixed_bound.h"
+#include "decide/geo/mixed_chain.h"
 #include "decide/geo/mixed_setting.h"
 #include "predict/ledger/plan_ledger.h"
 
@@ -23,6 +24,12 @@ std::vector<size_t> members(uint64_t set) {
     if (set >> z & 1) out.push_back(z);
   }
   return out;
+}
+
+uint64_t bits(const std::vector<size_t>& members) {
+  uint64_t set = 0;
+  for (const size_t z : members) set |= uint64_t{1} << z;
+  return set;
 }
 
 // The usable subsets of these sizes, larger ones first.
@@ -59,19 +66,27 @@ StageRoom room_of(PricedSetting& priced, size_t z, int64_t after) {
           .decided = false};
 }
 
+constexpr int64_t kSetsLookedAt = 30;
+
 enum class Using { kAll, kSomeTwo };
 
-// The bound of a set of datacenters, however they are ordered; by time also of all its subsets of two and
-// more: with all devices, as if there were one boundary.
+// The bound of a set of datacenters, however they are ordered; or of all its subsets of two and more: with
+// all devices, as if there were one boundary, and by cost the two that cost least were held.
 double set_bound(search::Objective objective, PricedSetting& priced,
                  const cluster::Cluster& cluster, const std::vector<size_t>& set,
                  Using what = Using::kAll) {
   std::vector<StageRoom> rooms;
-  for (const size_t z : set) rooms.push_back(room_of(priced, z, 0));
+  std::vector<double> rates;
+  for (const size_t z : set) {
+    rooms.push_back(room_of(priced, z, 0));
+    rooms.back().needed = what == Using::kAll;
+    rates.push_back(rooms.back().rate);
+  }
   PipelineNeeds needs = needs_of(priced, what == Using::kAll ? set : std::vector<size_t>{});
   // Each boundary between them is at least as long as the shortest. The ends of a tied embedding lie
   // in two of them, and send each other gradients for at least the time of the nearest two.
   Seconds tied{kInfinity};
+  double egress = kInfinity;
   cost::Hop least{Seconds{kInfinity}, Seconds{kInfinity}, Seconds{kInfinity}};
   for (const size_t a : set) {
     for (const size_t b : set) {
@@ -80,17 +95,23 @@ double set_bound(search::Objective objective, PricedSetting& priced,
       const cluster::WanLink* link = a < b ? cluster.link(places[a].name, places[b].name) : nullptr;
       if (!link) continue;
       const cost::Hop hop = priced.wan(*link, a, b);
+      egress = std::min(egress, ledger::egress_of(*link, priced.boundary(), priced.microbatches(),
+                                                  priced.setting().data)
+                                    .value);
       least = {std::min(least.transfer, hop.transfer), std::min(least.exposed, hop.exposed),
                std::min(least.occupancy, hop.occupancy)};
     }
   }
+  std::sort(rates.begin(), rates.end());
   if (set.size() > 1) {
+    needs.rate = rates[0] + rates[1];
     if (least.transfer.value == kInfinity) return kInfinity;
     const auto joined = what == Using::kAll ? static_cast<int64_t>(set.size()) : 2;
     const double boundaries = 2 * real(joined - 1);
     needs.transfers = boundaries * least.transfer.value;
     needs.exposed = boundaries * least.exposed.value;
     needs.period_min = least.occupancy.value;
+    needs.egress = real(joined - 1) * egress;
     needs.end_min = std::max(needs.end_min, tied.value);
   }
   return bound(objective, rooms, needs);
@@ -131,8 +152,14 @@ class SettingSearch {
     }
     std::stable_sort(sets.begin(), sets.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
+    const std::optional<std::vector<bool>> short_enough = sets_in_time(std::count_if(
+        sets.begin(), sets.end(), [&](const auto& set) { return set.first <= bar(); }));
     for (const auto& [at_best, set] : sets) {
       set_ = set;
+      if (short_enough && !(*short_enough)[bits(set)]) {
+        note(&MixedOutlook::cut, bar());
+        continue;
+      }
       if (stopped() || !memory_may_hold() || at_best == kInfinity || cut(at_best)) continue;
       for (const std::vector<size_t>& order : orders_of(set_, transfer)) search_order(order);
     }
@@ -140,6 +167,16 @@ class SettingSearch {
   }
 
  private:
+  // Which sets may have a period that the bar leaves time for; nothing where that is not known, or
+  // where there are so few sets that looking at each takes no longer.
+  std::optional<std::vector<bool>> sets_in_time(int64_t sets) {
+    const bool asked = objective_ != search::Objective::kCost && sets > kSetsLookedAt &&
+                       bar() < kInfinity && priced_.microbatches() > 1;
+    if (!asked) return std::nullopt;
+    Chains chains(priced_, cluster_, sizes_, task_.open.fixed.pipeline, task_.options.stop);
+    return chains.sets(chains.period_for(bar() * (1 + kRounding)));
+  }
+
   // Whether a bound leaves nothing to win, and notes it if so.
   bool cut(double at_best) {
     if (!(at_best > bar() * (1 + kRounding))) return false;
@@ -261,27 +298,19 @@ class SettingSearch {
   void split_layers(int64_t stages) {
     const std::optional<int64_t> wanted = task_.open.fixed.pipeline;
     if (wanted && *wanted != stages) return;
-    PartitionProblem problem{.layers = priced_.layers(), .microbatches = priced_.microbatches()};
     double rate = 0;
     PipelineNeeds needs = needs_;
-    int64_t s = 0;
+    std::vector<int64_t> counts;
     for (size_t i = 0; i < order_.size(); ++i) {
-      const size_t z = order_[i];
-      rate += priced_.rate(z) * real(rooms_[i].stages);
-      for (int64_t j = 0; j < rooms_[i].stages; ++j, ++s) {
-        const bool embedding = s == 0, head = s + 1 == stages;
-        problem.stages.push_back(
-            {&priced_.table(z, embedding, head), priced_.most(z, embedding, head, stages - s)});
-        if (s == 0) continue;
-        problem.hops.push_back(j == 0 ? hops_[i - 1] : priced_.inside(z));
-        if (j == 0) continue;
-        needs.transfers += 2 * priced_.inside(z).transfer.value;
-        needs.exposed += 2 * priced_.inside(z).exposed.value;
-      }
+      const auto inner = real(rooms_[i].stages - 1);
+      counts.push_back(rooms_[i].stages);
+      rate += priced_.rate(order_[i]) * real(rooms_[i].stages);
+      needs.transfers += inner * 2 * priced_.inside(order_[i]).transfer.value;
+      needs.exposed += inner * 2 * priced_.inside(order_[i]).exposed.value;
     }
-    problem.stages.front().tied = priced_.tied(order_.front(), order_.back()).value;
     if (cut_here(bound(objective_, rooms_, needs))) return;
     ++found_.evaluated;
+    const PartitionProblem problem = partition_problem(priced_, order_, counts, hops_);
     const bool cost = objective_ == search::Objective::kCost;
     double limit = best_known_ ? std::min(best_.score, bar()) : bar();
     if (limit < kInfinity) limit *= 1 + kRounding;
@@ -296,7 +325,7 @@ class SettingSearch {
     }
     ++found_.feasible;
     MixedSplit split{.setting = priced_.setting(), .order = order_, .partition = *partition};
-    for (const StageRoom& room : rooms_) split.stages.push_back(room.stages);
+    split.stages = std::move(counts);
     split.score = cost ? partition->total * rate + needs_.egress : partition->total;
     if (best_known_ && !better_split(split, best_)) return;
     best_ = std::move(split);
@@ -344,9 +373,11 @@ constexpr size_t kBoundedOneByOne =
 double setting_bound(const MixedTask& task, PricedSetting& priced, SetSizes sizes) {
   const cluster::Cluster& cluster = task.open.job.cluster;
   const std::vector<uint64_t> sets = subsets(priced, cluster.datacenters.size(), sizes);
-  if (task.options.objective != search::Objective::kCost && sets.size() > kBoundedOneByOne)
-    return set_bound(task.options.objective, priced, cluster, members(sets.front()),
-                     Using::kSomeTwo);
+  if (sets.size() > kBoundedOneByOne && sizes.least > 1) {
+    uint64_t all = 0;
+    for (const uint64_t set : sets) all |= set;
+    return set_bound(task.options.objective, priced, cluster, members(all), Using::kSomeTwo);
+  }
   double least = kInfinity;
   for (const uint64_t set : sets) {
     least = std::min(least, set_bound(task.options.objective, priced, cluster, members(set)));

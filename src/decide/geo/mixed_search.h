@@ -45,11 +45,6 @@ struct MixedTask {
   const MixedOptions& options;
 };
 
-// Subsets of so many datacenters.
-struct SetSizes {
-  size_t least = 1, most = 1;
-};
-
 // The least that the objective can be in a setting.
 double setting_bound(const MixedTask& task, PricedSetting& priced, SetSizes sizes);
 

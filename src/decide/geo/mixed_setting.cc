@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -156,6 +157,26 @@ int64_t PricedSetting::held(size_t datacenter, int64_t after, int64_t stages) {
     sums.push_back(sums.back() + *std::max_element(rows.begin(), rows.end()));
   }
   return sums[static_cast<size_t>(after + stages)] - sums[static_cast<size_t>(after)];
+}
+
+PartitionProblem partition_problem(PricedSetting& priced, const std::vector<size_t>& order,
+                                   const std::vector<int64_t>& stages,
+                                   const std::vector<cost::Hop>& hops) {
+  CHECK(order.size() == stages.size() && hops.size() + 1 == order.size(),
+        "{} datacenters, {} numbers of stages, {} hops", order.size(), stages.size(), hops.size());
+  PartitionProblem problem{.layers = priced.layers(), .microbatches = priced.microbatches()};
+  const int64_t all = std::accumulate(stages.begin(), stages.end(), int64_t{0});
+  int64_t s = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (int64_t j = 0; j < stages[i]; ++j, ++s) {
+      const bool embedding = s == 0, head = s + 1 == all;
+      problem.stages.push_back({&priced.table(order[i], embedding, head),
+                                priced.most(order[i], embedding, head, all - s)});
+      if (s > 0) problem.hops.push_back(j == 0 ? hops[i - 1] : priced.inside(order[i]));
+    }
+  }
+  problem.stages.front().tied = priced.tied(order.front(), order.back()).value;
+  return problem;
 }
 
 }  // namespace tombolo::geo

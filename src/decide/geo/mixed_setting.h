@@ -27,6 +27,13 @@ struct MixedSetting {
   // Sets of datacenters, as bits, of each of which a plan uses one: those of a kind of devices for
   // which this setting differs from another. Without one of them the plans are the other's.
   std::vector<uint64_t> must_use;
+
+  bool operator==(const MixedSetting&) const = default;
+};
+
+// Subsets of so many datacenters.
+struct SetSizes {
+  size_t least = 1, most = 1;
 };
 
 class PricedSetting {
@@ -80,6 +87,12 @@ class PricedSetting {
   Bytes boundary_;
   std::vector<Zone> zones_;
 };
+
+// What is left to find when it is known which datacenters a pipeline visits, with how many stages each:
+// hops are those between them.
+PartitionProblem partition_problem(PricedSetting& priced, const std::vector<size_t>& order,
+                                   const std::vector<int64_t>& stages,
+                                   const std::vector<cost::Hop>& hops);
 
 // In which orders a pipeline may visit a set of datacenters, neighbours being linked, short ways
 // first: all orders of up to six; of more the way of nearest neighbours from each start and back,

@@ -14,6 +14,7 @@
 #include "decide/geo/mixed_setting.h"
 #include "decide/geo/mixed_why_not.h"
 #include "predict/cost/price_plan.h"
+#include "support/hand_law.h"
 
 namespace tombolo::geo {
 namespace {
@@ -22,104 +23,6 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Property;
-
-// A law that can be worked out by hand: a layer of a microbatch of b takes b x `layer` of its
-// datacenter, divided by tensor parallelism with 10 % lost at each doubling; half as much again is
-// the backward pass, and as much as the forward pass if it is done again. Embedding and head take a
-// quarter of a layer each. A layer keeps one unit of memory for its state and one for each
-// sequence in flight, none of it with full recomputation.
-class HandLaw : public MixedLaw {
- public:
-  std::vector<double> layer;
-  double end = 0.1;  // per layer, once
-  double odd = 1;    // times as long as the others do layers 1, 3, 5 and so on take
-
-  cost::StagePrice stage(size_t z, const cost::Configuration& c,
-                         const model::Slice& slice) const override {
-    const auto t = static_cast<double>(c.tensor);
-    const double scale = static_cast<double>(c.micro_batch) * layer[z] * (0.9 + 0.1 * t) / t;
-    double layers = (slice.embedding ? 0.25 : 0) + (slice.head ? 0.25 : 0);
-    for (int64_t i = 0; i < slice.layers; ++i) {
-      layers += (slice.first_layer + i) % 2 == 1 ? odd : 1;
-    }
-    const double again = c.recompute == model::Recompute::kFull ? 1 : 0;
-    const auto replicas = static_cast<double>(c.data);
-    return {Seconds{scale * layers + 0.01}, Seconds{scale * layers * (1.5 + again) + 0.01},
-            Seconds{end * static_cast<double>(slice.layers)},
-            Seconds{0.05 * (replicas - 1) * static_cast<double>(slice.layers)}};
-  }
-  cost::DeviceMemory memory(size_t, const cost::Configuration& c, const model::Slice& slice,
-                            int64_t in_flight) const override {
-    const double held =
-        static_cast<double>(slice.layers) + (slice.embedding ? 0.5 : 0) + (slice.head ? 0.5 : 0);
-    const double kept = c.recompute == model::Recompute::kFull ? 0 : 1;
-    const auto t = static_cast<double>(c.tensor);
-    cost::DeviceMemory m;
-    m.parameters = Bytes{1e9 * held / t};
-    m.activations = Bytes{1e9 * kept * held * static_cast<double>(in_flight * c.micro_batch) / t};
-    return m;
-  }
-  cost::Hop hop(size_t, const cost::Configuration&) const override {
-    return {0.02_s, 0.01_s, 0.02_s};
-  }
-};
-
-struct Place {
-  const char* device;
-  int64_t nodes, devices_per_node;
-  double price;  // USD per device and hour
-};
-
-// A job of 6 layers over the places, with links of `latency` in seconds between all of them.
-plan::OpenJob job_over(const std::vector<Place>& places, double latency,
-                       const std::string& rest = "") {
-  std::string text = R"(
-[model]
-layers = 6
-hidden = 64
-heads = 4
-vocabulary = 256
-sequence = 32
-[training]
-global_batch = 8
-)" + rest;
-  for (size_t z = 0; z < places.size(); ++z) {
-    text +=
-        fmt::format(R"(
-[[cluster.datacenter]]
-name = "{}"
-device = {{ name = "{}", peak = "1 TFLOPS", memory = "12 GB", memory_bandwidth = "1 GBps" }}
-nodes = {}
-devices_per_node = {}
-scale_up = {{ domain = {}, bandwidth = "1 GBps" }}
-scale_out = {{ bandwidth = "1 GBps" }}
-price = "{} USD/device-hour"
-)",
-                    std::string(1, static_cast<char>('a' + z)), places[z].device, places[z].nodes,
-                    places[z].devices_per_node, places[z].devices_per_node, places[z].price);
-    for (size_t y = 0; y < z; ++y) {
-      text += fmt::format(R"(
-[[cluster.wan]]
-between = ["{}", "{}"]
-one_way_latency = "{} ms"
-node_pair_limit = "1 Mbps"
-price = "0.5 USD/GB"
-)",
-                          std::string(1, static_cast<char>('a' + y)),
-                          std::string(1, static_cast<char>('a' + z)),
-                          1000 * latency * static_cast<double>(1 + y));
-    }
-  }
-  const auto open = plan::parse_open_job(text, "job.toml");
-  if (!open) ADD_FAILURE() << open.error().text();
-  return *open;
-}
-
-HandLaw law_with(std::vector<double> layer) {
-  HandLaw law;
-  law.layer = std::move(layer);
-  return law;
-}
 
 std::vector<int64_t> layers_in(const MixedPlan& plan, const std::string& datacenter) {
   std::vector<int64_t> layers;
@@ -174,24 +77,6 @@ TEST(Mixed, MoreDevicesNeverMakeTheBestWorse) {
     }
   }
   EXPECT_GT(compared, 100);
-}
-
-// All compositions of `total` into `parts` positive numbers, each at most its limit.
-void compositions(int64_t total, const std::vector<int64_t>& limits,
-                  const std::function<void(const std::vector<int64_t>&)>& visit) {
-  std::vector<int64_t> parts;
-  const std::function<void(int64_t)> choose = [&](int64_t left) {
-    if (parts.size() == limits.size()) {
-      if (left == 0) visit(parts);
-      return;
-    }
-    for (int64_t n = 1; n <= std::min(left, limits[parts.size()]); ++n) {
-      parts.push_back(n);
-      choose(left - n);
-      parts.pop_back();
-    }
-  };
-  choose(total);
 }
 
 // The best score by trying everything: slow, and as the header states it.
@@ -306,6 +191,12 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
       ASSERT_TRUE(found) << found.error().text();
       const double expected = brute_force(open, law, objective);
       EXPECT_NEAR(found->top.front().score, expected, 1e-9 * expected) << "round " << round;
+      const auto scouted = search_mixed(open, law, {.objective = objective, .scouted_from = 2});
+      ASSERT_TRUE(scouted);
+      ASSERT_EQ(scouted->top.size(), found->top.size());
+      for (size_t i = 0; i < found->top.size(); ++i) {
+        EXPECT_NEAR(scouted->top[i].score, found->top[i].score, 1e-9 * expected) << i;
+      }
       const auto slow = search_mixed(open, law, {.objective = objective, .prune = false});
       ASSERT_TRUE(slow);
       ASSERT_EQ(slow->top.size(), found->top.size());
@@ -323,7 +214,7 @@ TEST(Mixed, StoppedItSaysWhatIsLeftToWin) {
       job_over({{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}}, 0.3);
   const HandLaw law = law_with({0.7, 1.1, 1.3});
   for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
-    const auto whole = search_mixed(open, law, {.objective = objective});
+    const auto whole = search_mixed(open, law, {.objective = objective, .scouted_from = 2});
     ASSERT_TRUE(whole);
     EXPECT_FALSE(whole->stopped);
     EXPECT_EQ(whole->gap, 0);
@@ -332,7 +223,7 @@ TEST(Mixed, StoppedItSaysWhatIsLeftToWin) {
     bool ended = false;
     for (int asks = 0; !ended; asks = asks * 5 / 4 + 1) {
       int asked = 0;
-      MixedOptions options{.objective = objective};
+      MixedOptions options{.objective = objective, .scouted_from = 2};
       options.stop = [&] { return ++asked > asks; };
       const auto found = search_mixed(open, law, options);
       if (!found) {
@@ -361,7 +252,8 @@ TEST(Mixed, BoundsCutNoWinnerWithATiedEmbedding) {
     for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
       for (const bool tied : {false, true}) {
         open.job.model->tied_embeddings = tied;
-        const auto found = search_mixed(open, law, {.objective = objective, .top = 3});
+        const auto found =
+            search_mixed(open, law, {.objective = objective, .top = 3, .scouted_from = 2});
         const auto all =
             search_mixed(open, law, {.objective = objective, .top = 3, .prune = false});
         ASSERT_TRUE(found && all);
@@ -387,13 +279,15 @@ TEST(Mixed, BoundsOfManyDatacentersCutNoWinner) {
                                          {"slow", 1, 1, 0.9},
                                          {"fast", 1, 1, 1.4}},
                                         latency, "micro_batch = 1\n[parallelism]\ndata = 1\n");
-    const auto found = search_mixed(open, law, {.top = 3});
-    const auto all = search_mixed(open, law, {.top = 3, .prune = false});
-    ASSERT_TRUE(found && all);
-    ASSERT_EQ(found->top.size(), all->top.size());
-    for (size_t i = 0; i < all->top.size(); ++i)
-      EXPECT_NEAR(found->top[i].score, all->top[i].score, 1e-9 * all->top[i].score) << i;
-    EXPECT_LT(found->evaluated, all->evaluated);
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const auto found = search_mixed(open, law, {.objective = objective, .top = 3});
+      const auto all = search_mixed(open, law, {.objective = objective, .top = 3, .prune = false});
+      ASSERT_TRUE(found && all);
+      ASSERT_EQ(found->top.size(), all->top.size());
+      for (size_t i = 0; i < all->top.size(); ++i)
+        EXPECT_NEAR(found->top[i].score, all->top[i].score, 1e-9 * all->top[i].score) << i;
+      EXPECT_LT(found->evaluated, all->evaluated);
+    }
   }
 }
 
@@ -407,7 +301,7 @@ TEST(Mixed, EqualsBruteForceWhereKindsOfLayersTakeTurns) {
     HandLaw law = law_with({0.6, 1});
     law.odd = odd;
     for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
-      const auto found = search_mixed(open, law, {.objective = objective});
+      const auto found = search_mixed(open, law, {.objective = objective, .scouted_from = 2});
       ASSERT_TRUE(found) << found.error().text();
       const double expected = brute_force(open, law, objective);
       EXPECT_NEAR(found->top.front().score, expected, 1e-9 * expected) << odd;
@@ -419,20 +313,42 @@ TEST(Mixed, ThreadsChangeNothing) {
   const plan::OpenJob open =
       job_over({{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}}, 0.1);
   const HandLaw law = law_with({0.7, 1.1, 1.3});
-  const auto one = search_mixed(open, law, {.threads = 1});
-  const auto three = search_mixed(open, law, {.threads = 3});
-  ASSERT_TRUE(one && three);
-  EXPECT_EQ(one->evaluated, three->evaluated);
-  EXPECT_EQ(one->settings_cut, three->settings_cut);
-  ASSERT_EQ(one->top.size(), three->top.size());
-  for (size_t i = 0; i < one->top.size(); ++i) {
-    EXPECT_EQ(one->top[i].score, three->top[i].score);
-    EXPECT_EQ(one->top[i].stages.size(), three->top[i].stages.size());
+  for (const size_t scouted_from : {2, 5}) {
+    const auto one = search_mixed(open, law, {.threads = 1, .scouted_from = scouted_from});
+    const auto three = search_mixed(open, law, {.threads = 3, .scouted_from = scouted_from});
+    ASSERT_TRUE(one && three);
+    EXPECT_EQ(one->evaluated, three->evaluated);
+    EXPECT_EQ(one->settings_cut, three->settings_cut);
+    ASSERT_EQ(one->top.size(), three->top.size());
+    for (size_t i = 0; i < one->top.size(); ++i) {
+      EXPECT_EQ(one->top[i].score, three->top[i].score);
+      EXPECT_EQ(one->top[i].stages.size(), three->top[i].stages.size());
+    }
+    ASSERT_EQ(one->why_not.size(), three->why_not.size());
+    for (size_t i = 0; i < one->why_not.size(); ++i) {
+      EXPECT_EQ(one->why_not[i].reason, three->why_not[i].reason);
+    }
   }
-  ASSERT_EQ(one->why_not.size(), three->why_not.size());
-  for (size_t i = 0; i < one->why_not.size(); ++i) {
-    EXPECT_EQ(one->why_not[i].reason, three->why_not[i].reason);
+}
+
+// Nearest neighbours give one order from each start; the best of all 5,040 may be another.
+TEST(Mixed, OrdersOfManyDatacentersAreScouted) {
+  Random random(3);
+  int better = 0;
+  for (int round = 0; round < 8; ++round) {
+    std::vector<double> layer;
+    for (int z = 0; z < 7; ++z) layer.push_back(0.5 + random.uniform());
+    plan::OpenJob open =
+        job_over(std::vector<Place>(7, {"any", 1, 1, 1}), 0.3 * random.uniform(),
+                 "micro_batch = 1\nrecompute = \"full\"\n[parallelism]\ndata = 1\n");
+    open.job.model->layers = 9;
+    const auto found = search_mixed(open, law_with(layer), {.top = 1});
+    const auto without = search_mixed(open, law_with(layer), {.top = 1, .scouted_from = 99});
+    ASSERT_TRUE(found && without);
+    EXPECT_LE(found->top.front().score, without->top.front().score * (1 + 1e-9));
+    if (found->top.front().score < without->top.front().score * (1 - 1e-9)) ++better;
   }
+  EXPECT_GT(better, 0);
 }
 
 TEST(Mixed, WhatDoesNotFitIsSaidWithNumbers) {
