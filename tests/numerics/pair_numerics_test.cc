@@ -23,8 +23,8 @@ struct PairLayout {
 
 // Names of a layer's operators of both passes in some order that their dependencies allow.
 std::vector<std::string> some_order(bool sequence_parallel, uint32_t seed) {
-  const Meeting meeting = sequence_parallel ? Meeting::kRows : Meeting::kSums;
-  std::vector<LayerStep> strands[] = {forward_steps(meeting), backward_steps(meeting)};
+  const LayerForm form{.meeting = sequence_parallel ? Meeting::kRows : Meeting::kSums};
+  std::vector<LayerStep> strands[] = {forward_steps(form), backward_steps(form)};
   std::vector<bool> done[] = {std::vector<bool>(strands[0].size()),
                               std::vector<bool>(strands[1].size())};
   std::mt19937 random(seed);
@@ -86,6 +86,7 @@ const PairLayout kPairLayouts[] = {
     {"tensor 2, sums, in order", "dualpipev", 1, 2, 1, 0, false, false, false, true},
     {"tensor 2, halves, in order", "dualpipev", 1, 2, 1, 0, true, false, false, true},
     {"tensor 2, recomputed", "w", 1, 2, 1, 0, true, true},
+    {"tensor 2, recomputed, in order", "w", 1, 2, 1, 0, true, true, false, true},
     {"tensor 2, zero 2", "w", 2, 2, 1, 2, true},
     {"recomputed", "w", 1, 1, 1, 0, false, true},
     {"zero 2", "w", 2, 1, 1, 2},

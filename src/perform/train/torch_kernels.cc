@@ -268,7 +268,8 @@ Status TorchKernels::check_orders() {
   for (const Held& forth : stages_) {
     for (const Held& back : stages_) {
       const std::span<const std::string> order = planned_order(forth.index, back.index);
-      StagePass forward(forth.sharded->module(0), false), backward(back.sharded->module(0), false);
+      StagePass forward(forth.sharded->module(0), {}),
+          backward(back.sharded->module(0), {.again = back.drops});
       TRY(during(StagePairs::check(forward, backward, order),
                  fmt::format("reading the order of the pair of stages {} and {}", forth.index,
                              back.index)));
