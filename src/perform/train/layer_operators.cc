@@ -31,6 +31,14 @@ LayerPass::Tensors LayerPass::Graph::backward(const at::Tensor& gradient,
   return gradients;
 }
 
+LayerPass::Tensors LayerPass::Graph::backward_as_laid_out(const at::Tensor& gradient) {
+  Tensors gradients(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i)
+    leaves[i].register_hook([&gradients, i](const at::Tensor& each) { gradients[i] = each; });
+  backward(gradient);
+  return gradients;
+}
+
 Status LayerPass::check(const StageModule& module, size_t layer, const LayerPassOptions& options) {
   const ShardPlace* const place = module.place_;
   if (place && place->degrees().tensor > 1 && module.model_.whole_qk_norm.value_or(false))
@@ -424,7 +432,7 @@ void LayerPass::perform_backward(LayerOperator op) {
     case kProjWeights:
       return weight_half(projection_);
     case kBackFa:
-      flow_ = attention_.backward(flow_[0]);
+      flow_ = attention_.backward_as_laid_out(flow_[0]);
       qkv_.gradients = flow_;
       return;
     case kAgainAg1:

@@ -75,6 +75,8 @@ class LayerPass {
     at::Tensor forward(bool keeps, const Tensors& inputs, const Make& make);
     // The gradients of the leaves. `passed`: what else comes for the first of them, added before the rest.
     Tensors backward(const at::Tensor& gradient, const at::Tensor& passed = {});
+    // As autograd has them: leaves keep a contiguous copy, which a bias sums over rows in another order.
+    Tensors backward_as_laid_out(const at::Tensor& gradient);
   };
 
   // Products of one input, in the order of the module's: run_layer(), activate(), mix_experts().
