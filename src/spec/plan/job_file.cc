@@ -6,7 +6,11 @@
 namespace tombolo::plan {
 namespace {
 
-Value cluster_value(const cluster::Cluster& cluster) {
+// As `path` names its files.
+Value cluster_value(cluster::Cluster cluster, const std::string& path) {
+  for (cluster::WanLink& link : cluster.wan) {
+    if (!link.rate_trace.empty()) link.rate_trace = path_seen_from(path, link.rate_trace);
+  }
   Value value = write_fields(cluster);
   Value::Array datacenters = *value.find("datacenter")->get<Value::Array>();
   for (size_t i = 0; i < datacenters.size(); ++i) {
@@ -24,10 +28,13 @@ std::string to_toml_text(const Job& job, const std::string& path, const std::str
   Value::Table file;
   file.emplace_back("name", job.name);
   if (job.model) file.emplace_back("model", write_fields(*job.model));
-  file.emplace_back("cluster", cluster_value(job.cluster));
+  file.emplace_back("cluster", cluster_value(job.cluster, path));
   file.emplace_back("training", write_fields(job.training));
   file.emplace_back("optimizer", write_fields(job.optimizer));
-  file.emplace_back("parallelism", write_fields(job.parallelism));
+  layout::Parallelism parallelism = job.parallelism;
+  if (std::string& profile = parallelism.strands_profile; !profile.empty())
+    profile = path_seen_from(path, profile);
+  file.emplace_back("parallelism", write_fields(parallelism));
   append_run_tables(file, job, path);
   if (job.selection) file.emplace_back("selection", write_fields(*job.selection));
   std::string text;

@@ -63,6 +63,12 @@ TEST(JobFile, KeepsPathsPointingToTheSameFiles) {
   EXPECT_THAT(to_toml_text(job(), "elsewhere/again.toml", ""),
               HasSubstr("text = \"../jobs/corpus.txt\""));
   EXPECT_THAT(to_toml_text(job(), "again.toml", ""), HasSubstr("text = \"jobs/corpus.txt\""));
+  Job strands = job();
+  strands.parallelism.strands_profile = "jobs/overlap.csv";
+  strands.cluster.wan.push_back({.between = {"a", "b"}, .rate_trace = "jobs/line.csv"});
+  const std::string text = to_toml_text(strands, "elsewhere/again.toml", "");
+  EXPECT_THAT(text, HasSubstr("strands_profile = \"../jobs/overlap.csv\""));
+  EXPECT_THAT(text, HasSubstr("rate_trace = \"../jobs/line.csv\""));
 }
 
 }  // namespace
