@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -123,6 +124,8 @@ Status profile_overlap(const ProfileOptions& options, const plan::Plan& plan, st
 Status profile(const ProfileOptions& options, std::ostream& out) {
   const plan::Job job = TRY(command::load_job(options.in));
   const plan::Plan plan = TRY(cost::make_plan(job));
+  const std::string folder = std::filesystem::path(options.out).parent_path().string();
+  TRY(check_writable(folder.empty() ? "." : folder));  // before minutes are spent
   if (options.overlap) return profile_overlap(options, plan, out);
   TRY(run::check_performable(plan));
   std::cerr << fmt::format("measuring {} stages at once for {}, then the links\n",
