@@ -71,7 +71,7 @@ std::optional<WithStrands> with_strands(const plan::Job& job,
     if (apart && apart->time() <= time) {
       with.obstacle = fmt::format(
           "schedule {} takes {} with its pairs and {} without: the next rank waits for both of a "
-          "pair, and few microbatches make up for it",
+          "pair, and there are too few microbatches to make up for it",
           row.name, brief(time), brief(apart->time()));
       continue;
     }
@@ -96,6 +96,7 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
                     job.file),
         "schedule = \"dualpipev\" and [stage_times] pair = \"3 ms\", or no [stage_times]");
   }
+  TRY(strand::profile_of(job));
   StrandsChoice choice{TRY(cost::make_plan(job, hardware)), ""};
   const auto off = [&](const std::string& why) {
     choice.line = "[parallelism] strands: off: " + why;
@@ -106,6 +107,10 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
         fmt::format("stage times are from {}, which has no times of operators beside each "
                     "other; strands_profile has",
                     to_name(choice.plan.cost_source)));
+  }
+  if (job.parallelism.zero == 3 &&
+      job.cluster.datacenters.front().device.kind == cluster::DeviceKind::kCpu) {
+    return off("zero = 3: a pass drops the parameters that the other one of a pair computes with");
   }
   const layout::ScheduleKind schedule = job.parallelism.schedule;
   const bool has_pairs = layout::traits_of(schedule).has(layout::kPairs);
@@ -130,6 +135,10 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
       with->offer.gain.expected, with->offer.gain.low);
   if (job.parallelism.layers_per_stage.size() != with->plan->parallelism.layers_per_stage.size())
     choice.line += "; layers_per_stage is of stages that are no longer there, and left out";
+  if (const int64_t asked = job.parallelism.virtual_stages,
+      has = with->plan->parallelism.virtual_stages;
+      asked > 1 && asked != has)
+    choice.line += fmt::format("; virtual_stages = {} in the place of {}", has, asked);
   choice.plan = *with->plan;
   return choice;
 }

@@ -34,7 +34,8 @@ class PassPairs {
   // Operators of both, by shard, in the `order` of a layer (StagePairs): `last` is called when all of a pass are
   // through, and begin_backward() was before.
   Status run(std::span<StagePass* const> forward, std::span<StagePass* const> backward,
-             std::span<const std::string> order, const Works& last, const kernels::PairResults& results);
+             std::span<const std::string> order, const Works& last,
+             const kernels::PairResults& results);
 
  private:
   StrandThreads threads_;

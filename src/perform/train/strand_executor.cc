@@ -105,17 +105,19 @@ Result<StrandOrder> order_of(std::span<const StrandOperator> operators,
   for (const std::string& name : names) {
     const auto found = numbers.find(name);
     if (found == numbers.end())
-      return unusable(fmt::format("\"{}\": no operator of these strands, or it comes twice", name));
+      return unusable(fmt::format("\"{}\": no operator of these strands, or it comes twice", name),
+                      "each operator once");
     order.operators.push_back(found->second);
     numbers.erase(found);
   }
   if (!numbers.empty())
-    return unusable(fmt::format("the order lacks \"{}\"", numbers.begin()->first));
+    return unusable(fmt::format("the order lacks \"{}\"", numbers.begin()->first),
+                    "all operators of a layer, or no order: then both passes take turns");
   if (const auto stuck = first_stuck(operators, order))
-    return unusable(
-        fmt::format("\"{}\" would wait for ever: what it waits for comes later on its "
-                    "own stream, or waits for something behind it",
-                    operators[*stuck].name));
+    return unusable(fmt::format("\"{}\" would wait for ever: what it waits for comes later on its "
+                                "own stream, or waits for something behind it",
+                                operators[*stuck].name),
+                    "an order in which each operator comes after those that it needs");
   return order;
 }
 

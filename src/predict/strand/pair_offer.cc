@@ -36,12 +36,23 @@ std::string unlike_layers(const plan::Job& job) {
   return "";
 }
 
+// Parts of attention (FA0, FA1, between which keys of others come) are one operator where it is performed.
+std::string performed_name(const std::string& name) {
+  for (const std::string_view whole : {"FA", "bFA"}) {
+    if (name.starts_with(whole)) return std::string(whole);
+  }
+  return name;
+}
+
 // Names in the order in which they begin, on each stream as it was planned.
 std::vector<std::string> order_in(const StrandAnswer& answer) {
   std::vector<OperatorRun> runs = answer.runs;
   std::ranges::stable_sort(runs, {}, &OperatorRun::start);
   std::vector<std::string> names;
-  for (const OperatorRun& run : runs) names.push_back(answer.pair[run.op].name);
+  for (const OperatorRun& run : runs) {
+    std::string name = performed_name(answer.pair[run.op].name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
   return names;
 }
 
@@ -67,7 +78,8 @@ Result<PairOffer> offer_pairs(const plan::Job& job) {
                                 .together = Seconds{answer->paired},
                                 .forward_end = end_of(*answer, true),
                                 .backward_end = end_of(*answer, false),
-                                .order = order_in(*answer)};
+                                .order = order_in(*answer),
+                                .measured = options.profile.has_value()};
   return offer;
 }
 

@@ -280,12 +280,19 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   const bool here = computes_here(job);
   PublishedOverlap overlap;
   if (!here) overlap = published_overlap(job.cluster.datacenters[0].device.name);
+  const auto alone = [&] {
+    const LayerStrands& both = priced.strands;
+    return both.forward.seconds(both.forward.all()) + both.backward.seconds(both.backward.all());
+  };
+  const double by_law = alone();
   Uncertainty uncertainty = options.uncertainty;
   if (options.profile) {
     apply_pairs(*options.profile, overlap.table);
     uncertainty.measured = apply_times(*options.profile, priced.strands.forward);
     const std::vector<double> more = apply_times(*options.profile, priced.strands.backward);
     uncertainty.measured.insert(uncertainty.measured.end(), more.begin(), more.end());
+    if (by_law > 0)
+      priced.by_stack *= alone() / by_law;  // what was measured hides as large a share
   }
   for (Dag* dag : {&priced.strands.forward, &priced.strands.backward}) {
     for (size_t i = 0; i < dag->size(); ++i) {

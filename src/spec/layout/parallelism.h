@@ -282,7 +282,6 @@ void describe(Archive& a, Parallelism& p) {
   if (Archive::kReads || !p.strands_profile.empty()) {
     a.optional("strands_profile", p.strands_profile,
                "overlap profile by which strands are planned (tombolo profile --overlap)");
-    a.check(p.strands_profile.empty() || p.strands, "strands_profile", "strands = true is missing");
   }
   a.optional("layers_per_stage", p.layers_per_stage, "left out: as even as possible");
   a.optional("tensor_per_stage", p.tensor_per_stage,

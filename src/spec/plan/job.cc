@@ -350,6 +350,8 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
   if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
   for (std::string& note : notes_on_precision(job)) job.notes.push_back(std::move(note));
+  if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)
+    job.notes.push_back("[parallelism] strands_profile has no effect without strands = true");
   if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));
   if (job.data) {
     TRY(check_share_names(*job.data, job.cluster, file));

@@ -25,7 +25,7 @@ Seconds apart_in(const Plan& plan) {
 
 std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& given) {
   LayerPair layer = given;
-  if (plan.cost_source != CostSource::kTombolo) {
+  if (given.measured || plan.cost_source != CostSource::kTombolo) {
     const double scale = apart_in(plan).value / given.apart.value;
     for (Seconds* const each :
          {&layer.apart, &layer.together, &layer.forward_end, &layer.backward_end})

@@ -18,6 +18,7 @@ struct LayerPair {
   Seconds forward_end;
   Seconds backward_end;
   std::vector<std::string> order = {};  // PairCost::order
+  bool measured = false;                // and not priced as the stages are
 
   bool operator==(const LayerPair&) const = default;
 };
@@ -26,8 +27,8 @@ struct LayerPair {
 // rank, by the forward's stage. As many layers as both have run beside each other, each saving what
 // a layer saves; what a stage has besides (more layers, embedding, head) runs alone. A side of that
 // many layers ends within the last of them as it does within a layer; a longer one with the pair.
-// Where the stages are priced by the law `tombolo`, a layer apart takes what they say; elsewhere its
-// times are scaled so that it does: they were measured on their own. CHECKs that the Plan folds the model once.
+// Where the law `tombolo` priced both, a layer apart takes what the stages say; elsewhere its times are
+// scaled so that it does. CHECKs that the Plan folds the model once.
 std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer);
 
 }  // namespace tombolo::plan

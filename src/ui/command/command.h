@@ -35,6 +35,7 @@ struct InputOptions {
   std::vector<std::string> tokens;  // replaces [data].tokens
   std::optional<int64_t> steps;     // replaces [run].steps
   std::optional<uint64_t> seed;     // replaces [run].seed
+  bool without_strands = false;     // the command chooses the schedule, whatever the job asks for
 };
 // Words that several commands have, below the heading that they name or that was set last.
 void add_job(CLI::App* words, std::string& job, const std::string& what);

@@ -48,7 +48,9 @@ Status with_remedy(const InputOptions& in, Status fits) {
 Result<plan::Plan> plan_of(const InputOptions& in, plan::Job job, const plan::Hardware* hardware) {
   apply_replacements(in, job);
   print_notes(job.notes);
-  if (!job.parallelism.strands) return cost::make_plan(job, hardware);
+  if (job.parallelism.strands && in.without_strands)
+    note("[parallelism] strands = true has no effect: --policy chooses the schedule");
+  if (!job.parallelism.strands || in.without_strands) return cost::make_plan(job, hardware);
   schedule_search::StrandsChoice choice = TRY(schedule_search::choose_strands(job, hardware));
   note(choice.line);
   return std::move(choice.plan);

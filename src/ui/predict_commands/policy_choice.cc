@@ -227,7 +227,7 @@ Result<ChosenPolicy> with_strands(const SimulateOptions& options, plan::Plan pla
   if (!strands) {
     return unusable(fmt::format("--strands: stage times: {}; strands are priced by the law tombolo",
                                 to_name(plan.cost_source)),
-                    "a [model] without [stage_times], or [stage_times] pair = \"3 ms\"");
+                    "[parallelism] strands_profile, or [stage_times] pair = \"3 ms\"");
   }
   if (!strands->layer) {
     return infeasible("--strands: " + strands->why_not, "passes one after the other");
@@ -238,7 +238,9 @@ Result<ChosenPolicy> with_strands(const SimulateOptions& options, plan::Plan pla
 }
 
 Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
-  const plan::Plan plan = TRY(command::open_plan(options.in));
+  command::InputOptions in = options.in;
+  in.without_strands = true;
+  const plan::Plan plan = TRY(command::open_plan(in));
   schedule_search::BestScheduleOptions search{.split_backward = !options.no_split};
   if (options.policy != "best") {
     const plan::Plan named = TRY(named_plan(options.policy, plan));
