@@ -180,6 +180,7 @@ class Plan(Answer):
     configurations: int | None = None
     evaluated: int | None = None
     feasible: int | None = None
+    gap: float | None = None
     pruned: Document | None = None
     device_bytes: float | None = None
     space: str | None = None

@@ -36,7 +36,7 @@ def plan(job: Job, *, law: str | None = None, objective: str | None = None, all_
     law:          "tombolo" or "rail-only".
     across:       compare one datacenter alone, stages in different ones, and whole pipelines in each with every [exchange];
                   tokens=2e12, deadline="720 h" and budget="50000 USD" say the target.
-    time_limit:   over several datacenters, answer with the best so far. KeyboardInterrupt does the same (`stopped`).
+    time_limit:   answer with the best so far. KeyboardInterrupt does the same (`stopped`).
     simulate_for: core time for simulating the last candidates; 0: rank by the closed form.
     memory_margin: what part of each device's memory stays free, as 0.05.
     out:          "plan.json" or "job.toml": writes the best, for all other questions. report: "page.html".

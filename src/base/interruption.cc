@@ -3,6 +3,7 @@
 namespace tombolo {
 namespace {
 thread_local Interruption* watched_here = nullptr;
+thread_local const WorkLimit* limit_here = nullptr;
 }  // namespace
 
 Interruption* Interruption::of_this_thread() { return watched_here; }
@@ -29,6 +30,19 @@ Interruption::Heeded::~Heeded() {
 void stop_if_interrupted() {
   const Interruption* const here = watched_here;
   if (here && here->asked_ > (here->searches_ > 0 ? 1 : 0)) throw Interrupted{};
+  if (limit_here && limit_here->is_over()) throw OutOfTime{};
 }
+
+WorkLimit::WorkLimit(const std::function<bool()>& ended) : ended_(ended), before_(limit_here) {
+  limit_here = this;
+}
+
+WorkLimit::~WorkLimit() { limit_here = before_; }
+
+const WorkLimit* WorkLimit::of_this_thread() { return limit_here; }
+
+WorkLimit::Shared::Shared(const WorkLimit* limit) : before_(limit_here) { limit_here = limit; }
+
+WorkLimit::Shared::~Shared() { limit_here = before_; }
 
 }  // namespace tombolo

@@ -14,6 +14,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <optional>
+#include <type_traits>
 
 namespace tombolo {
 
@@ -61,7 +64,52 @@ class Interruption {
   std::atomic<bool> heeded_{false};
 };
 
-// Throws Interrupted where this thread's work is asked to stop, and no search heeds that.
+struct OutOfTime {};  // thrown
+
+// While it lives, this thread's work, and the loops that it shares with others, end by OutOfTime as soon as
+// `ended`, asked wherever work can be interrupted, says so; and of one inside another, the outer one's.
+class WorkLimit {
+ public:
+  explicit WorkLimit(const std::function<bool()>& ended);
+  ~WorkLimit();
+  WorkLimit(const WorkLimit&) = delete;
+  WorkLimit& operator=(const WorkLimit&) = delete;
+
+  static const WorkLimit* of_this_thread();  // null: none
+  bool is_over() const { return ended_() || (before_ && before_->is_over()); }
+
+  // The limit of the thread that this one helps.
+  class Shared {
+   public:
+    explicit Shared(const WorkLimit* limit);
+    ~Shared();
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+
+   private:
+    const WorkLimit* const before_;
+  };
+
+ private:
+  const std::function<bool()>& ended_;
+  const WorkLimit* const before_;
+};
+
+// What `work` returns, or nothing where `ended` came first. Without `ended` it has all the time it needs.
+template <class Work>
+std::optional<std::invoke_result_t<const Work&>> unless(const std::function<bool()>& ended,
+                                                        const Work& work) {
+  if (!ended) return work();
+  const WorkLimit limit(ended);
+  try {
+    return work();
+  } catch (const OutOfTime&) {
+    return std::nullopt;
+  }
+}
+
+// Throws Interrupted where this thread's work is asked to stop, and no search heeds that; OutOfTime
+// where a limit of it is over.
 void stop_if_interrupted();
 
 }  // namespace tombolo

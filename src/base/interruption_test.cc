@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+#include "base/parallel.h"
+
 namespace tombolo {
 namespace {
 
@@ -44,6 +48,38 @@ TEST(Interruption, ASecondTimeEndsTheSearchItself) {
 TEST(Interruption, WithoutOneASearchIsNeverAsked) {
   const Interruption::Heeded search(Interruption::of_this_thread());
   EXPECT_FALSE(search.asked());
+}
+
+TEST(WorkLimit, EndsWorkAndLoopsThatThreadsShare) {
+  std::atomic<int> asked{0};
+  const std::function<bool()> ended = [&] { return ++asked > 100; };
+  std::atomic<int> done{0};
+  const auto loop = [&] {
+    parallel_for(1000, 3, [&](size_t) { ++done; });
+    return 7;
+  };
+  EXPECT_FALSE(unless(ended, loop));
+  EXPECT_LT(done, 1000);
+  EXPECT_EQ(WorkLimit::of_this_thread(), nullptr);
+  EXPECT_EQ(unless([] { return false; }, loop), 7);
+  EXPECT_EQ(unless({}, loop), 7);
+}
+
+TEST(WorkLimit, OfOneInsideAnotherTheOuterCountsToo) {
+  bool over = false;
+  const auto inner = [] {
+    stop_if_interrupted();
+    return 1;
+  };
+  const auto outer = [&] {
+    EXPECT_EQ(unless([] { return false; }, inner), 1);
+    over = true;
+    EXPECT_FALSE(unless([] { return false; }, inner));
+    stop_if_interrupted();
+    return 2;
+  };
+  EXPECT_FALSE(unless([&] { return over; }, outer));
+  stop_if_interrupted();
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ void parallel_for(size_t count, int threads, const std::function<void(size_t)>& 
     }
   };
   Interruption* const interruption = Interruption::of_this_thread();
+  const WorkLimit* const limit = WorkLimit::of_this_thread();
   std::vector<std::thread> helpers;
   const size_t wanted = std::min(count, static_cast<size_t>(std::max(threads, 1)));
   helpers.reserve(wanted);
@@ -38,6 +39,7 @@ void parallel_for(size_t count, int threads, const std::function<void(size_t)>& 
     while (helpers.size() + 1 < wanted) {
       helpers.emplace_back([&] {
         const Interruption::Watched watched(interruption);
+        const WorkLimit::Shared shared(limit);
         take();
       });
     }

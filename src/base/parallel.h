@@ -13,7 +13,7 @@
 namespace tombolo {
 
 // Calls work(i) once for each i below `count`, lower ones first; returns when all are done. Where `work` throws, or this thread's
-// work is interrupted (interruption.h), no more is begun, and the calling thread throws the first exception. Cost: an atomic increment per index and a thread per helper.
+// work is interrupted or out of time (interruption.h), no more is begun, and the calling thread throws the first exception. Cost: an atomic increment per index and a thread per helper.
 void parallel_for(size_t count, int threads, const std::function<void(size_t)>& work);
 
 // A thread that no signal interrupts: signals are for the program's own threads. It passes that on

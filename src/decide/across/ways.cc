@@ -14,6 +14,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/interruption.h"
 #include "base/parallel.h"
 #include "decide/across/break_even.h"
 #include "decide/across/promise.h"
@@ -444,7 +445,9 @@ class Search {
     parallel_for(promises.size(), options_.threads, [&](size_t i) {
       if (options_.stop && options_.stop()) return;
       const Candidate& each = candidates_[i];
-      promises[i] = promise_of(each.job, each.closed_form, options_.objective);
+      promises[i] = unless(options_.stop_simulations, [&] {
+        return promise_of(each.job, each.closed_form, options_.objective);
+      });
     });
     std::vector<Candidate> kept;
     promises_.clear();
@@ -476,7 +479,8 @@ class Search {
     const auto play = [&](size_t i) {
       if (options_.stop && options_.stop()) return;
       const Candidate& each = candidates_[which[i]];
-      all[i] = way_of(each.kind, each.name, each.job, options_);
+      all[i] = unless(options_.stop_simulations,
+                      [&] { return way_of(each.kind, each.name, each.job, options_); });
       const std::lock_guard lock(mutex);
       ++done_;
       if (options_.progress) options_.progress(done_, std::ssize(candidates_));
@@ -556,8 +560,11 @@ class Search {
       axes.push_back(axis);
     }
     std::vector<std::vector<WayRange>> found(axes.size());
-    parallel_for(axes.size(), options_.threads,
-                 [&](size_t i) { found[i] = break_even(ways, axes[i], options_); });
+    parallel_for(axes.size(), options_.threads, [&](size_t i) {
+      found[i] = unless(options_.stop_simulations, [&] {
+                   return break_even(ways, axes[i], options_);
+                 }).value_or(std::vector<WayRange>{});
+    });
     for (size_t i = 0; i < axes.size(); ++i) {
       ways_.stopped = ways_.stopped || found[i].empty();
       if (!found[i].empty()) ways_.break_even.push_back({axes[i], std::move(found[i])});

@@ -125,6 +125,8 @@ struct WaysOptions {
   std::function<bool()> stop;
   // The same for each search of stages across alone, which may take the longest; without, `stop`.
   std::function<bool()> stop_stages;
+  // The same within simulations, which go on to their end without it: true ends those that have begun.
+  std::function<bool()> stop_simulations;
 };
 
 struct Ways {

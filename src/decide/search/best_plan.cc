@@ -17,7 +17,8 @@ SearchOptions search_options(const plan::OpenJob& open, const BestPlanOptions& o
           .prune = options.prune,
           .memory = datacenter.device.memory,
           .price = datacenter.price,
-          .progress = options.progress};
+          .progress = options.progress,
+          .stop = options.stop};
 }
 
 RankedPlan ranked(const plan::OpenJob& open, const Pricer& pricer, const Candidate& candidate) {
@@ -172,6 +173,9 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
   const SearchResult result = search(space, *pricer, how);
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);
 
+  found.stopped = result.stopped;
+  if (result.stopped && !result.top.empty())
+    found.gap = std::max(0.0, 1 - result.left / result.top.front().score);
   for (const Candidate& candidate : result.top) {
     found.top.push_back(ranked(open, *pricer, candidate));
   }

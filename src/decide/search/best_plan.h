@@ -36,6 +36,7 @@ struct BestPlanOptions {
   Finals finals;          // of the law tombolo; the others have no Plans of their own
   SpaceLimits limits;
   std::function<void(int64_t done, int64_t all)> progress;  // SearchOptions
+  std::function<bool()> stop = {};                          // SearchOptions
 };
 
 struct RankedPlan {
@@ -62,6 +63,10 @@ struct BestPlan {
   std::string limits;                        // of the space, one sentence
   std::optional<published::ErrorBand> band;  // of the best
   std::vector<std::string> notes;            // what was assumed or left out
+  // The search ended early: by the closed form nothing that was not looked at scores less by more than
+  // this share, and reasons are of what was.
+  bool stopped = false;
+  double gap = 0;
 };
 
 // Unusable: what make_space and make_pricer refuse. Infeasible: nothing fits; the message has the

@@ -119,6 +119,27 @@ TEST(BestPlan, SimulatesNoMoreFinalistsThanFitIntoTheTime) {
   EXPECT_EQ(simulated(Seconds{1e3}), 16);
 }
 
+TEST(BestPlan, StopsWhatItSimulates) {
+  const plan::OpenJob open = open_job(2, "", "pipeline = 4");
+  BestPlanOptions options{.with_band = false,
+                          .finals = {.candidates = 16, .at_most = Seconds{1e3}}};
+  const auto all = best_plan(open, options);
+  ASSERT_TRUE(all);
+  int64_t least = 16, most = 0;
+  for (int asks = 0; asks < 1'000'000; asks = 2 * asks + 1) {
+    int asked = 0;
+    options.finals.stop = [&] { return ++asked > asks; };
+    const auto found = best_plan(open, options);
+    ASSERT_TRUE(found);
+    least = std::min(least, found->finals.simulated);
+    most = std::max(most, found->finals.simulated);
+    EXPECT_EQ(found->finals.of, all->finals.of);
+    EXPECT_FALSE(found->stopped);
+  }
+  EXPECT_EQ(least, 0);
+  EXPECT_EQ(most, all->finals.simulated);
+}
+
 TEST(BestPlan, KeepsWhatTheJobFixes) {
   const BestPlan found = *best_plan(open_job(2, "micro_batch = 1\nrecompute = \"full\"",
                                              "tensor = 4\nzero = 1\nsequence_parallel = false"),

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ namespace tombolo::search {
 struct Finals {
   int candidates = 0;  // at most so many
   Seconds at_most{2};  // of one core, by sim::kPassesPerSecond
+  // Asked by all threads while they simulate: true ends it with those that are done.
+  std::function<bool()> stop = {};
   int searched(int top) const { return std::max(top, candidates); }
 };
 inline constexpr int kFinalists = 16;

@@ -194,9 +194,17 @@ class Search {
     for (size_t begin = 0; begin < points.size(); wave = std::min(kWaveMax, 2 * wave)) {
       const size_t end = std::min(points.size(), begin + wave);
       std::vector<Findings> found(end - begin, Findings(index_.count()));
-      parallel_for(end - begin, options_.threads,
-                   [&](size_t i) { examine(points[begin + i], all, found[i]); });
+      std::vector<double> left(end - begin, kInfinity);
+      const bool may_stop = options_.stop && !all.top.empty();
+      parallel_for(end - begin, options_.threads, [&](size_t i) {
+        if (may_stop && options_.stop()) {
+          left[i] = least_of(points[begin + i]);
+        } else {
+          examine(points[begin + i], all, found[i]);
+        }
+      });
       for (const Findings& one : found) merge(all, one, limit_);
+      for (const double least : left) left_ = std::min(left_, least);
       begin = end;
       if (options_.progress) {
         options_.progress(static_cast<int64_t>(begin), static_cast<int64_t>(points.size()));
@@ -220,6 +228,25 @@ class Search {
     std::vector<Configuration> sorted;
     for (const auto& [key, i] : keys) sorted.push_back(points[i]);
     return sorted;
+  }
+
+  // No configuration of a point that fits the rules scores less.
+  double least_of(const Configuration& point) const {
+    double least = kInfinity;
+    std::vector<double> bounds(space_.on(Axis::kMicrobatch).size());
+    int64_t bounds_of = 0;
+    inside_point(space_, point, [&](const Configuration& c, size_t size, bool) {
+      if (bounds_of != c.virtual_stages) {
+        bounds_of = c.virtual_stages;
+        std::fill(bounds.begin(), bounds.end(), -1);
+      }
+      if (bounds[size] < 0) {
+        bounds[size] = score_of(options_, c, pricer_.lower_bound(c));
+        least = std::min(least, bounds[size]);
+      }
+      return true;
+    });
+    return least;
   }
 
   // All configurations of a point. `known` is what earlier waves found, the same for every thread.
@@ -287,6 +314,8 @@ class Search {
     SearchResult result;
     result.top = all.top;
     result.counts = all.counts;
+    result.left = left_;
+    result.stopped = left_ < kInfinity;
     if (result.top.empty()) result.closest = least_memory(space_, pricer_, options_);
     if (!options_.families) return result;
     result.families = index_.families();
@@ -295,6 +324,7 @@ class Search {
       family.feasible = all.feasible[i];
       if (all.best[i].score < kInfinity) family.best = all.best[i];
     }
+    if (result.stopped) return result;
     parallel_for(result.families.size(), options_.threads, [&](size_t i) {
       Family& family = result.families[i];
       if (family.best) return;
@@ -309,6 +339,7 @@ class Search {
   const SearchOptions& options_;
   const FamilyIndex index_;
   const size_t limit_;
+  double left_ = kInfinity;  // of what was not looked at
 };
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -155,6 +156,8 @@ struct SearchOptions {
   DollarsPerSecond price{0};  // of a device; 0: cost counts device-seconds
   // Called between waves, by the calling thread, with outer points done and all of them.
   std::function<void(int64_t done, int64_t all)> progress;
+  // Asked by all threads at each outer point, once something fits: true ends the search with that.
+  std::function<bool()> stop = {};
 };
 
 // The objective of a configuration that takes this time: seconds, or what its devices cost for so
@@ -167,6 +170,10 @@ struct SearchResult {
   std::vector<Family> families;
   SearchCounts counts;
   std::optional<Candidate> closest;  // where nothing fits: what needs the least memory
+  // Before its end; then families have the best that was found, and no `closest`. Nothing that was not
+  // looked at scores less than `left`.
+  bool stopped = false;
+  double left = std::numeric_limits<double>::infinity();
 };
 
 SearchResult search(const SearchSpace& space, const Pricer& pricer, const SearchOptions& options);

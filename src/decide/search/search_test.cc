@@ -228,6 +228,35 @@ TEST_P(AgainstNoPruning, BoundsHoldAndMemoryGrowsWithTheMicrobatch) {
   }
 }
 
+// Stopped anywhere, the best so far and what is left say how good the best of all can be.
+TEST_P(AgainstNoPruning, StoppedItSaysWhatIsLeftToWin) {
+  Random random = Random(23).stream("job");
+  int stopped = 0;
+  for (int round = 0; round < 10; ++round) {
+    const plan::OpenJob open = random_job(random);
+    const SearchSpace space = *make_space(open, GetParam(), {});
+    const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, GetParam());
+    SearchOptions options{.top = 3, .memory = 40_GB};
+    const SearchResult all = search(space, *pricer, options);
+    EXPECT_FALSE(all.stopped);
+    for (int asks = 0; asks < 300; asks = asks * 2 + 1) {
+      int asked = 0;
+      options.stop = [&] { return ++asked > asks; };
+      const SearchResult found = search(space, *pricer, options);
+      ASSERT_EQ(found.top.empty(), all.top.empty());
+      if (all.top.empty()) break;
+      EXPECT_LE(std::min(found.left, found.top.front().score), all.top.front().score * (1 + 1e-9));
+      if (found.stopped) {
+        ++stopped;
+      } else {
+        EXPECT_EQ(found.top.front().configuration, all.top.front().configuration);
+      }
+    }
+    options.stop = nullptr;
+  }
+  EXPECT_GT(stopped, 10);
+}
+
 TEST_P(AgainstNoPruning, ThreadsChangeNothing) {
   Random random = Random(19).stream("job");
   const plan::OpenJob open = random_job(random);

@@ -109,6 +109,7 @@ std::vector<WhyNot> why_not(const SearchSpace& space, const Pricer& pricer,
     one.top = 1;
     one.families = false;
     one.progress = nullptr;
+    one.stop = nullptr;
     const SearchResult found = search(restricted(space, Axis::kTensor, *beyond), pricer, one);
     if (found.top.empty() && !found.closest) return;
     const std::optional<Candidate> fits =

@@ -476,20 +476,24 @@ Result<SimDuration> iteration_time(const plan::Plan& plan) {
 }
 
 std::vector<std::optional<Seconds>> iterations_within(
-    Seconds at_most, std::span<const std::optional<plan::Plan>> plans, int threads) {
+    Seconds& at_most, std::span<const std::optional<plan::Plan>> plans, int threads,
+    const std::function<bool()>& stop) {
   std::vector<PipelineSample> samples;
   double passes = 0;
+  const double passes_most = at_most.value * kPassesPerSecond;
   for (const std::optional<plan::Plan>& plan : plans) {
+    if (stop && stop()) break;
     PipelineSample sample = plan ? one_of_each_kind(*plan) : PipelineSample{};
     if (plan) passes += passes_of(*plan, sample);
-    if (passes > at_most.value * kPassesPerSecond) break;
+    if (passes > passes_most) break;
     samples.push_back(std::move(sample));
   }
+  at_most = Seconds{(passes_most - passes) / kPassesPerSecond};
   std::vector<std::optional<Seconds>> times(plans.size());
   parallel_for(samples.size(), threads, [&](size_t i) {
     if (!plans[i]) return;
-    if (const auto iteration = iteration_time(*plans[i], samples[i]))
-      times[i] = seconds(*iteration);
+    const auto iteration = unless(stop, [&] { return iteration_time(*plans[i], samples[i]); });
+    if (iteration && *iteration) times[i] = seconds(**iteration);
   });
   return times;
 }

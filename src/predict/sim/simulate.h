@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,9 +78,11 @@ double passes_of(const plan::Plan& plan);
 // What a core simulates in a second: microbatches through stages, forward and backward.
 inline constexpr double kPassesPerSecond = 50'000;
 // The iterations of as many of these Plans, from the first one on, as a core simulates within `at_most`:
-// by kPassesPerSecond, so that it is as many on every machine. None of a Plan that is missing or
-// cannot be simulated.
+// by kPassesPerSecond, so that it is as many on every machine; that time is taken off it, and what is
+// left is below 0 where they were not all. None of a Plan that is missing or cannot be simulated, or was
+// not when `stop`, asked by all threads, first said so.
 std::vector<std::optional<Seconds>> iterations_within(
-    Seconds at_most, std::span<const std::optional<plan::Plan>> plans, int threads);
+    Seconds& at_most, std::span<const std::optional<plan::Plan>> plans, int threads,
+    const std::function<bool()>& stop = {});
 
 }  // namespace tombolo::sim

@@ -92,6 +92,9 @@ Result<plan::Plan> simulatable(const plan::Job& job);
 Result<std::string> write_layout(const plan::Job& job, const std::string& path,
                                  const std::string& comment);
 
+// Of a search that ended early: what a plan that was not looked at may be better by.
+std::string stopped_text(double gap, search::Objective objective);
+
 // "(simulated)", and the closed form where it differs by more than search::kApart.
 std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form);
 Value finals_json(const search::FinalCounts& counts);

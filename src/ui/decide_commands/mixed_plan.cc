@@ -37,14 +37,6 @@ void print_best(std::ostream& out, const MixedPlan& best) {
   command::print_stages(out, best.stages);
 }
 
-std::string stopped_text(const MixedResult& found, search::Objective objective) {
-  if (found.gap == 0)
-    return "stopped; of what was not looked at, bounds say that nothing is better";
-  return fmt::format(
-      "stopped before the end: by the closed form, no plan has a {} more than {:.1f} % {}",
-      objective == search::Objective::kCost ? "cost" : "time", 100 * found.gap, "below this one");
-}
-
 void print_text(std::ostream& out, const plan::Job& job, const MixedResult& found,
                 const MixedPlanOptions& options, double wall) {
   out << fmt::format("{}: {} on up to {} devices in {} datacenters, objective {}\n", job.name,
@@ -72,7 +64,7 @@ void print_text(std::ostream& out, const plan::Job& job, const MixedResult& foun
   out << fmt::format("{} settings in {:.2f} s, {} cut by a bound; layers split {} times\n",
                      found.settings, wall, found.settings_cut, found.evaluated);
   if (found.finals.of > 0) out << "  " << search::finals_text(found.finals) << "\n";
-  if (found.stopped) out << "  " << stopped_text(found, options.search.objective) << "\n";
+  if (found.stopped) out << "  " << stopped_text(found.gap, options.search.objective) << "\n";
   for (const std::string& note : found.notes) out << "  note: " << note << "\n";
 }
 

@@ -341,7 +341,8 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
                .local_steps = options.local_steps,
                .progress = [&](int64_t done, int64_t all) { bar.show(done, all); },
                .stop = [&] { return end.is_here(); },
-               .stop_stages = [&] { return end.is_here(1.0 / 3); }}));
+               .stop_stages = [&] { return end.is_here(1.0 / 3); },
+               .stop_simulations = [&] { return end.is_over(); }}));
   }
   if (!found.ways.front().within) return beyond_limits(found, options);
   if (options.way > std::ssize(found.ways))

@@ -101,6 +101,10 @@ void print_text(std::ostream& out, const plan::Job& job, const BestPlan& found,
       brief(found.memory_of_device), n.pruned_by_bound);
   out << "  space: " << found.limits << "\n";
   if (found.finals.of > 0) out << "  " << search::finals_text(found.finals) << "\n";
+  if (found.stopped) {
+    out << "  " << stopped_text(found.gap, *from_name<search::Objective>(options.objective))
+        << "\n";
+  }
   for (const std::string& note : found.notes) out << "  note: " << note << "\n";
 }
 
@@ -213,6 +217,8 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, d
           {"configurations", n.covered},
           {"evaluated", n.evaluated},
           {"feasible", n.feasible},
+          {"stopped", found.stopped},
+          {"gap", found.gap},
           {"pruned", Value::Table{{"over_memory", n.over_memory},
                                   {"by_memory", n.pruned_by_memory},
                                   {"by_bound", n.pruned_by_bound}}},
@@ -231,9 +237,10 @@ std::string comment_of(const RankedPlan& best, const PlanCommandOptions& options
                      search::configuration_text(best.candidate.configuration),
                      brief(best.iteration()));
 }
-search::Finals finals_of(const PlanCommandOptions& options) {
+search::Finals finals_of(const PlanCommandOptions& options, const SearchEnd& end) {
   return {.candidates = options.simulate_for > 0_s ? search::kFinalists : 0,
-          .at_most = options.simulate_for};
+          .at_most = options.simulate_for,
+          .stop = [&end] { return end.is_over(); }};
 }
 
 // A cluster of several datacenters has a search of its own.
@@ -262,11 +269,11 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
   mixed.search.top = options.top;
   mixed.search.threads = options.threads;
   mixed.search.prune = !options.no_pruning;
-  mixed.search.finals = finals_of(options);
   command::SearchBar bar;
   mixed.search.progress = [&](int64_t done, int64_t all) { bar.show(done, all); };
   const SearchEnd end(options.time_limit);
   mixed.search.stop = [&] { return end.is_here(); };
+  mixed.search.finals = finals_of(options, end);
   return plan_mixed(open, mixed, out);
 }
 
@@ -298,6 +305,13 @@ Result<std::string> write_layout(const plan::Job& job, const std::string& path,
   }
   TRY(write_file(path, plan::to_toml_text(job, path, comment)));
   return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+}
+
+std::string stopped_text(double gap, search::Objective objective) {
+  if (gap == 0) return "stopped; of what was not looked at, bounds say that nothing is better";
+  return fmt::format(
+      "stopped before the end: by the closed form, no plan has a {} more than {:.1f} % {}",
+      objective == search::Objective::kCost ? "cost" : "time", 100 * gap, "below this one");
 }
 
 std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form) {
@@ -364,15 +378,17 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   BestPlan found;
   {
     command::SearchBar bar;
+    const SearchEnd end(options.time_limit);
     found = TRY(search::best_plan(
         open, {.law = law,
                .objective = *objective,
                .top = options.top,
                .threads = options.threads,
                .prune = !options.no_pruning,
-               .finals = finals_of(options),
+               .finals = finals_of(options, end),
                .limits = {.all_devices = options.all_devices},
-               .progress = [&](int64_t done, int64_t all) { bar.show(done, all); }}));
+               .progress = [&](int64_t done, int64_t all) { bar.show(done, all); },
+               .stop = [&] { return end.is_here(); }}));
   }
   const RankedPlan& best = found.top.front();
   const std::optional<WithStrands> strands =
@@ -434,11 +450,9 @@ command::Command add_plan(CLI::App& app) {
   command::add_time(words, "--simulate-for", options->simulate_for,
                     "core time for simulating the last candidates; 0: rank by the closed form", 0_s,
                     86'400_s);
-  command::add_time(
-      words, "--time-limit", options->time_limit,
-      "over several datacenters: answer with the best so far; 0: search to the end. So "
-      "does Ctrl-C",
-      0_s, 1e6_s);
+  command::add_time(words, "--time-limit", options->time_limit,
+                    "answer with the best so far; 0: search to the end. So does Ctrl-C", 0_s,
+                    1e6_s);
   command::add_threads(words, options->threads, 0);
   command::heading(words, "Which way across datacenters");
   words->add_flag("--across", options->across,

@@ -4,6 +4,7 @@
 // object at a time.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 
@@ -22,16 +23,32 @@ class SearchEnd {
 
   // At a share of the limit: for a part of the search, so that others have their turn.
   bool is_here(double share = 1) const {
-    if (signals_ ? signals_->flag().load() : heeded_.asked()) return true;
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    return limit_.value > 0 && since.count() >= share * limit_.value;
+    return is_asked() || (limit_.value > 0 && elapsed() >= share * limit_.value);
+  }
+
+  // So much later what was begun ends as well, such as a simulation of the best so far.
+  bool is_over() const {
+    if (limit_.value > 0 && elapsed() >= limit_.value + kGrace.value) return true;
+    if (!is_asked()) return false;
+    double first = 0;
+    const double now = elapsed();
+    if (asked_at_.compare_exchange_strong(first, now)) return false;
+    return now >= first + kGrace.value;
   }
 
  private:
+  static constexpr Seconds kGrace{0.5};
+
+  bool is_asked() const { return signals_ ? signals_->flag().load() : heeded_.asked(); }
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
   const Seconds limit_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const Interruption::Heeded heeded_{Interruption::of_this_thread()};
   std::optional<StopSignals> signals_;
+  mutable std::atomic<double> asked_at_{0};  // when somebody first looked; 0: not yet
 };
 
 }  // namespace tombolo::decide_commands
