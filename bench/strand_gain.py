@@ -45,7 +45,7 @@ def main():
     options = parser.parse_args()
     program = options.build / "strand_gain_bench"
 
-    print("model   link MB/s  share   alone   intra    pair  predicted  error  saved  predicted  achieved  noise  operators")
+    print("model   link MB/s  share   alone   intra    turn    pair  predicted  error  saved  predicted  achieved  noise  operators")
     rows = []
     for share in SHARES:
         for raw in measured(program, share, options):
@@ -53,7 +53,7 @@ def main():
                 print(json.dumps(raw))
             row = judged(raw)
             rows.append(row)
-            print(f"{row['model']:7} {row['link_MBps']:9.1f} {row['share']:6.0%} {row['alone']:7.1f} {row['intra_ms']:7.1f} "
+            print(f"{row['model']:7} {row['link_MBps']:9.1f} {row['share']:6.0%} {row['alone']:7.1f} {row['intra_ms']:7.1f} {row['turn_ms']:7.1f} "
                   f"{row['pair_ms']:7.1f} {row['predicted_pair_ms']:10.1f} {row['error']:+6.1%} {row['saving']:6.1f} "
                   f"{row['predicted']:10.1f} {row['achieved']:9.0%} {row['noise']:6.1f} {row['operators_of_graph']:10.3f}"
                   f"{'' if row['measurable'] else '  not measurable here'}", flush=True)

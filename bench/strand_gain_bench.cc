@@ -28,6 +28,7 @@
 #include "perform/train/stage_module.h"
 #include "perform/train/strand_layers.h"
 #include "predict/strand/layer_strands.h"
+#include "predict/strand/round_robin.h"
 #include "predict/strand/stream_search.h"
 
 using namespace tombolo;
@@ -315,6 +316,7 @@ void measure(const Candidate& what, const Options& options) {
   const std::vector<StrandOperator> operators = block.operators();
   const StrandOrder alone = order_of(operators, Way::kOneAfterOther);
   const StrandOrder intra = order_of(operators, Way::kIntraBatch);
+  const StrandOrder turn = order_of(operators, Way::kInTurn);
   const auto links = std::ranges::count_if(
       operators, [](const StrandOperator& op) { return op.stream != Stream::kCompute; });
 
@@ -337,8 +339,8 @@ void measure(const Candidate& what, const Options& options) {
   CHECK(planned, "{}", planned.error().text());
   expect_same_bits(block, alone, *planned);
 
-  enum { kAlone, kAgain, kIntra, kPair, kWays };
-  const StrandOrder* orders[kWays] = {&alone, &alone, &intra, &*planned};
+  enum { kAlone, kAgain, kIntra, kTurn, kPair, kWays };
+  const StrandOrder* orders[kWays] = {&alone, &alone, &intra, &turn, &*planned};
   std::vector<Run> by_way[kWays];
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     for (int turn = 0; turn < kWays; ++turn) {
@@ -349,11 +351,12 @@ void measure(const Candidate& what, const Options& options) {
   std::vector<Run> both = by_way[kAlone];
   both.insert(both.end(), by_way[kAgain].begin(), by_way[kAgain].end());
   // Of each of them a prediction: whatever else a machine does lengthens operators, and blocks, now and then.
-  std::vector<double> share, in_turn, of_stack, in_pairs;
+  std::vector<double> share, one_by_one, of_stack, in_turn, in_pairs;
   for (const Run& run : both) {
     const strand::StrandPair pair = pair_of(form, operators, run.operators, options.layers);
     share.push_back(pair.communication() / pair.seconds());
-    in_turn.push_back(1e3 * pair.seconds());
+    one_by_one.push_back(1e3 * pair.seconds());
+    in_turn.push_back(1e3 * strand::in_turn_seconds(pair));
     of_stack.push_back(1e3 *
                        (strand::strand_seconds(pair, true) + strand::strand_seconds(pair, false)));
     in_pairs.push_back(1e3 * in_order_seconds(pair, plan));
@@ -364,13 +367,14 @@ void measure(const Candidate& what, const Options& options) {
   fmt::print(
       "{{\"model\": \"{}\", \"layers\": {}, \"link_MBps\": {:.1f}, \"share\": {:.3f}, "
       "\"alone_ms\": {:.3f}, \"again_ms\": {:.3f}, \"spread_ms\": {:.3f}, \"intra_ms\": {:.3f}, "
-      "\"pair_ms\": {:.3f}, \"predicted_alone_ms\": {:.3f}, \"predicted_intra_ms\": {:.3f}, "
+      "\"turn_ms\": {:.3f}, \"predicted_turn_ms\": {:.3f}, \"pair_ms\": {:.3f}, "
+      "\"predicted_alone_ms\": {:.3f}, \"predicted_intra_ms\": {:.3f}, "
       "\"predicted_pair_ms\": {:.3f}, \"operators_of_graph\": {:.3f}}}\n",
       what.name, options.layers, block.link().rate / 1e6, median(share),
       1e3 * median_seconds(by_way[kAlone]), 1e3 * median_seconds(by_way[kAgain]),
       1e3 * spread(values), 1e3 * median_seconds(by_way[kIntra]),
-      1e3 * median_seconds(by_way[kPair]), median(in_turn), median(of_stack), median(in_pairs),
-      cost_of_operators(what, options));
+      1e3 * median_seconds(by_way[kTurn]), median(in_turn), 1e3 * median_seconds(by_way[kPair]),
+      median(one_by_one), median(of_stack), median(in_pairs), cost_of_operators(what, options));
   std::fflush(stdout);
 }
 

@@ -67,6 +67,25 @@ std::vector<size_t> by_turns(std::span<const StrandOperator> operators,
   return out;
 }
 
+// Operators of all strands in turn; within one, what is not asynchronous comes one after the other.
+StrandOrder in_turn(std::span<const StrandOperator> operators, const std::vector<size_t>& sorted) {
+  std::map<int32_t, size_t> count, last;
+  std::vector<std::pair<size_t, size_t>> ranked;  // how many of its strand come before it, number
+  StrandOrder order{.after = std::vector<std::vector<size_t>>(operators.size())};
+  for (const size_t number : sorted) {
+    const StrandOperator& op = operators[number];
+    ranked.emplace_back(count[op.strand]++, number);
+    if (op.async) continue;
+    if (const auto before = last.find(op.strand); before != last.end())
+      order.after[number] = {before->second};
+    last[op.strand] = number;
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [before, number] : ranked) order.operators.push_back(number);
+  return order;
+}
+
 }  // namespace
 
 StrandOrder order_of(std::span<const StrandOperator> operators, Way way) {
@@ -75,6 +94,7 @@ StrandOrder order_of(std::span<const StrandOperator> operators, Way way) {
   std::stable_sort(order.operators.begin(), order.operators.end(),
                    [&](size_t a, size_t b) { return operators[a].strand < operators[b].strand; });
   if (order.on_one_thread || operators.empty()) return order;
+  if (way == Way::kInTurn) return in_turn(operators, order.operators);
   if (way == Way::kByTurns) return {.operators = by_turns(operators, order.operators)};
   // What is not asynchronous comes one after the other, and a strand begins when the one before has ended.
   order.after.resize(operators.size());

@@ -49,7 +49,8 @@ struct StrandOrder {
 enum class Way : uint8_t {
   kOneAfterOther,  // strand by strand as numbered, on one thread: nothing overlaps
   kIntraBatch,     // strand by strand, with asynchronous communication during what does not need it
-  kByTurns  // a strand computes until it has something to send, then the other: knows no times
+  kByTurns,  // a strand computes until it has something to send, then the other: knows no times
+  kInTurn  // an operator of each, as Wavelet does (in_turn_seconds() predicts it): each strand as kIntraBatch
 };
 StrandOrder order_of(std::span<const StrandOperator> operators, Way way);
 // Unusable where names are not those of the operators, each once, or some would wait for ever.

@@ -50,6 +50,20 @@ TEST(StrandExecutor, OneAfterTheOtherKeepsToTheNumbers) {
   EXPECT_THAT(story.told, ElementsAre("A", "gather", "B", "C", "scatter", "W", "D"));
 }
 
+// A, C, gather, scatter, B, W, D, where the gather holds up its strand and the scatter does not.
+TEST(StrandExecutor, OperatorsOfBothComeInTurn) {
+  Story story;
+  two_strands(story);
+  const StrandOrder order = order_of(story.operators, Way::kInTurn);
+  EXPECT_THAT(order.operators, ElementsAre(0, 3, 1, 4, 2, 5, 6));
+  EXPECT_THAT(order.after[2], ElementsAre(1));
+  EXPECT_THAT(order.after[3], testing::IsEmpty());
+  EXPECT_THAT(order.after[5], ElementsAre(3));  // W: after C and not after the scatter
+  StrandExecutor executor;
+  executor.run(story.operators, order);
+  EXPECT_EQ(story.told.size(), 7u);
+}
+
 // The gather holds up its strand; the scatter runs during W, which does not need it.
 TEST(StrandExecutor, WithinAStrandOnlyAsynchronousCommunicationOverlaps) {
   Story story;
