@@ -33,7 +33,8 @@ def sharded(job, degrees, data=1):
 
 def timed(job, pair=""):
     """The same where the Plan says how long passes take, and pairs of them."""
-    job = job.replace("[data]", f'[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n{pair}[data]')
+    again = 'recompute = "3 ms"\n' if 'recompute = "full"' in job else ""
+    job = job.replace("[data]", f'[stage_times]\nforward = "3 ms"\nbackward = "6 ms"\n{again}{pair}[data]')
     return job.replace("micro_batch = 2", "micro_batch = 1")
 
 
@@ -146,6 +147,8 @@ class Shards(Case):
             self.assertEqual(at_once, one_by_one, name)
             self.assertEqual(sorted(at_once), list(range(1, 51)))
             self.assertGreater(self.overlapping(self.folder / "at-once" / "trace.jsonl"), 100)
+            again = re.search(r'"action":"[0-9]+R[0-9]', (self.folder / "at-once" / "trace.jsonl").read_text())
+            self.assertEqual(again is not None, "recompute" in job)
             self.assertEqual(self.overlapping(self.folder / "one-by-one" / "trace.jsonl"), 0)
 
     @needs_torch

@@ -49,7 +49,10 @@ plan::Plan with_pairs(const PairLayout& how) {
   plan.parallelism.zero = how.zero;
   plan.parallelism.sequence_parallel = how.sequence_parallel;
   for (layout::Placement& each : plan.ranks) each.shards = how.tensor;
-  if (how.recomputes) plan.training.recompute = model::Recompute::kFull;
+  if (how.recomputes) {
+    plan.training.recompute = model::Recompute::kFull;
+    for (plan::Stage& each : plan.stages) each.cost.recompute = 1_ms;
+  }
   if (how.experts) plan.model.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 24};
   plan.training.micro_batch = 1;
   plan.run.compare_replicas_every = 1;
@@ -115,6 +118,9 @@ TEST_P(Pairs, HaveTheBitsOfOneAfterTheOther) {
   size_t pairs = 0;
   for (const auto& each : schedule->pairs) pairs += each.size();
   EXPECT_GT(pairs, 0u);
+  EXPECT_EQ(std::ranges::count(schedule->ranks[0], action::ActionKind::kRecompute,
+                               &action::Action::kind) > 0,
+            GetParam().recomputes);
   const Story at_once = train(plan), one_by_one = train(plan, {.pair_by_pair = false});
   EXPECT_EQ(at_once.losses, one_by_one.losses);
   EXPECT_EQ(tensors_of(at_once), tensors_of(one_by_one));

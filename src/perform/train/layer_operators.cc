@@ -385,7 +385,7 @@ void LayerPass::perform_backward(LayerOperator op) {
   switch (op) {
     case kBackBda2:
       residual_ = std::exchange(gradient_, at::Tensor());
-      routed_.reset();
+      routed_.reset();  // of a second computation, where it is not added to anything
       flow_ = {residual_};
       flow_ = {back_last_block()};
       read_back(flow_[0]);
