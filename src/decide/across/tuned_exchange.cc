@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -16,11 +18,12 @@ namespace {
 using tune::ConvergenceProfile;
 using tune::ProbeBounds;
 
-constexpr int64_t kGrid = 12;         // batches and densities on the first look
-constexpr double kFineEnough = 1.03;  // quotient of neighbours at which a search ends
+constexpr int64_t kGrid = 12;          // batches and densities on the first look
+constexpr double kFineEnough = 1.015;  // quotient of neighbours at which a search ends
 
-double of_two_digits(double density) {
-  const double unit = std::pow(10, std::floor(std::log10(density)) - 1);
+// So fine that a line that is just full stays so: an iteration is as long as what is sent.
+double of_three_digits(double density) {
+  const double unit = std::pow(10, std::floor(std::log10(density)) - 2);
   return std::clamp(std::round(density / unit) * unit, 1e-9, 1.0);
 }
 
@@ -50,6 +53,7 @@ class SettingSearch {
     }
     look_at(grid);
     if (!best_) return tl::unexpected(*refusal_);
+    refine_each_batch();
     // A line that is just full makes a ridge along which density and batch grow together, so that steps
     // along both at once are among those that are tried.
     double density_step = std::pow(1 / bounds_.density_min, 0.5 / kGrid);
@@ -68,8 +72,29 @@ class SettingSearch {
  private:
   using Setting = std::pair<double, int64_t>;
 
+  // The best density of each batch of the grid: along the ridge there are several tops, since batches come in steps.
+  void refine_each_batch() {
+    std::map<int64_t, Setting> tops;
+    const auto climb = [&] {
+      for (const auto& [setting, per_sample] : seen_) {
+        const auto [top, is_first] = tops.emplace(setting.second, setting);
+        if (!is_first && per_sample < seen_.at(top->second)) top->second = setting;
+      }
+    };
+    for (double step = std::pow(1 / bounds_.density_min, 0.5 / kGrid); step > kFineEnough;
+         step = std::sqrt(step)) {
+      climb();
+      std::set<Setting> beside;
+      for (const auto& [batch, top] : tops) {
+        for (const double factor : {1 / step, step})
+          beside.insert(setting(top.first * factor, real(batch)));
+      }
+      look_at(beside);
+    }
+  }
+
   Setting setting(double density, double batch) const {
-    return {of_two_digits(std::clamp(density, bounds_.density_min, 1.0)),
+    return {of_three_digits(std::clamp(density, bounds_.density_min, 1.0)),
             nearest_batch(bounds_, batch)};
   }
 
@@ -90,19 +115,21 @@ class SettingSearch {
   void look_at(const std::set<Setting>& settings) {
     std::vector<Setting> open;
     for (const Setting& each : settings) {
-      if (seen_.insert(each).second) open.push_back(each);
+      if (seen_.emplace(each, std::numeric_limits<double>::infinity()).second) open.push_back(each);
     }
     std::vector<std::optional<Result<TunedExchange>>> found(open.size());
     parallel_for(open.size(), threads_or_all(options_.threads), [&](size_t i) {
       found[i] =
           priced(with_setting(job_, open[i].first, open[i].second), profile_, options_.hardware);
     });
-    for (const auto& each : found) {
-      if (!*each) {
-        if (!refusal_) refusal_ = each->error();
-      } else if (!best_ || (*each)->per_sample() < best_->per_sample()) {
-        best_ = **each;
+    for (size_t i = 0; i < open.size(); ++i) {
+      const Result<TunedExchange>& one = *found[i];
+      if (!one) {
+        if (!refusal_) refusal_ = one.error();
+        continue;
       }
+      seen_[open[i]] = one->per_sample().value;
+      if (!best_ || one->per_sample() < best_->per_sample()) best_ = *one;
     }
   }
 
@@ -110,7 +137,7 @@ class SettingSearch {
   const ConvergenceProfile& profile_;
   const ProbeBounds& bounds_;
   const TuningOptions& options_;
-  std::set<Setting> seen_;
+  std::map<Setting, double> seen_;  // seconds a sample; infinite where it was refused
   std::optional<TunedExchange> best_;
   std::optional<Error> refusal_;
 };
