@@ -70,7 +70,7 @@ class Overlap(Case):
         job = self.write("job.toml", sharded(tiny(1, model=MIXTURE), "tensor = 2"))
         done = self.tombolo("profile", job, "--overlap")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("a layer of experts is not performed operator by operator yet", done.stderr)
+        self.assertIn("a layer of experts is not measured operator by operator yet", done.stderr)
         self.assertFalse((self.folder / "overlap.csv").exists())
 
     def test_where_nothing_overlaps(self):
