@@ -28,6 +28,7 @@
 #include "perform/run/worker_placement.h"
 #include "perform/stage/cell_relay.h"
 #include "perform/stage/machine_load.h"
+#include "perform/stage/perform.h"
 #include "perform/stage/realtime.h"
 #include "perform/stage/recorded_filler.h"
 #include "perform/state/checkpoint_agent.h"

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text_table.h"
+#include "predict/strand/pair_offer.h"
 #include "predict/strand/plan_strands.h"
 #include "predict/strand/stream_picture.h"
 #include "ui/command/answer.h"
