@@ -191,7 +191,7 @@ class Chains::Walk {
                       .cost = path.cost + took - c_.credit_ * real(layers),
                       .step = path.step};
           if (worth_it(longer, from_end, in_front)) offer_spare(next, longer);
-          if (spare >= most_exposed_) break;  // fewer layers would help nobody
+          if (spare >= most_exposed_) break;  // fewer layers would gain nothing
         }
       }
       for (const Path& path : next) note(path, z, k, from_end);
@@ -270,7 +270,7 @@ class Chains::Walk {
   uint64_t usable_ = 0;
   std::vector<int64_t> fits_;               // layers by datacenter, within the period
   std::vector<std::vector<int64_t>> held_;  // by the first stage from the end and a set, at most
-  double most_exposed_ = 0;                 // nobody can use more to spare
+  double most_exposed_ = 0;                 // more to spare is of no use
   // By set and front datacenter: paths by their stages.
   std::vector<std::vector<std::pair<int64_t, Path>>> ended_;
   std::vector<std::vector<Path>> coming_, going_;  // of the state in work, by stages

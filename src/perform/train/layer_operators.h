@@ -70,7 +70,7 @@ class LayerPass {
     Tensors leaves;
     at::Tensor out;
 
-    // With a graph, unless nobody `keeps` it.
+    // With a graph, unless it is not kept (`keeps`).
     template <class Make>
     at::Tensor forward(bool keeps, const Tensors& inputs, const Make& make);
     // The gradients of the leaves. `passed`: what else comes for the first of them, added before the rest.

@@ -19,7 +19,7 @@
 // are exchanges with other ranks, where these have some of the experts.
 //
 // Activations that are computed a second time are operators of the backward pass, before the others: rLN1, rQKV and so
-// on, without those at the end whose outputs nobody reads again.
+// on, without those at the end whose outputs are not read again.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ enum class LayerOperator : uint8_t {
   kAct,
   kFc2,
   kRouter,
-  kPermute,  // who goes where, and copies of tokens in the order of experts
+  kPermute,  // which token goes where, and copies of tokens in the order of experts
   kA2a1,
   kExpertFc1,
   kExpertAct,

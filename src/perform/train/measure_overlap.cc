@@ -132,7 +132,7 @@ class OverlapLayer {
     back_ = "b" + leave_;
     forward_ = forward_steps(passes_[0][0]->form());
     backward_ = backward_steps(passes_[0][0]->form());
-    // Microbatch 1 goes forward, which nobody measures.
+    // Microbatch 1 goes forward, which is not measured.
     turn_ = 1;
     begin();
     std::vector<TimedStep> steps;

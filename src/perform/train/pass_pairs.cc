@@ -21,7 +21,7 @@ class Ends {
   void perform(size_t side, const PassPairs::Work& work) {
     made_[side] = guarded(kDoing[side], work);
   }
-  // Goes on where one has failed: somebody waits for the other.
+  // Also where the other has failed: a neighbour waits for this one.
   void hand_over(size_t side) {
     if (!made_[side]) return;
     const auto give = [&]() -> Status {

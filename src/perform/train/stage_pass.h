@@ -36,7 +36,7 @@ class StagePass {
   // When its forward pass is through, and its backward pass; neither has a graph.
   const at::Tensor& output() const { return has_head() ? loss_ : layers_.back()->result(); }
   const at::Tensor& input_gradient() const { return layers_.front()->result(); }
-  // Of a stage without the head: nobody needs it any more.
+  // Of a stage without the head: it is not needed any more.
   void forget_output() { layers_.back()->forget_result(); }
   size_t layers() const { return layers_.size(); }
   Meeting meeting() const { return layers_.front()->meeting(); }

@@ -26,7 +26,7 @@ struct PairCost {
   Seconds forward_end;
   Seconds backward_end;
   // Names of a layer's operators of both passes, in the order in which they begin, where a plan of
-  // strands was made; layer by layer. Empty: who performs it decides.
+  // strands was made; layer by layer. Empty: both passes take turns.
   std::vector<std::string> order = {};
 
   Seconds duration() const { return std::max(forward_end, backward_end); }

@@ -48,7 +48,7 @@ class SearchEnd {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const Interruption::Heeded heeded_{Interruption::of_this_thread()};
   std::optional<StopSignals> signals_;
-  mutable std::atomic<double> asked_at_{0};  // when somebody first looked; 0: not yet
+  mutable std::atomic<double> asked_at_{0};  // when it was first asked; 0: not yet
 };
 
 }  // namespace tombolo::decide_commands
