@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/control_group.h"
 #include "base/file.h"
 
 namespace tombolo::state {
 namespace {
-
-namespace fs = std::filesystem;
 
 // The number behind a word at the beginning of a line: "MemAvailable:   2048 kB", "inactive_file 9".
 std::optional<int64_t> number_of(std::string_view text, std::string_view word) {
@@ -40,16 +38,6 @@ std::optional<int64_t> allowed_by(const std::string& group) {
   return std::max<int64_t>(*most - *used + files, 0);
 }
 
-// The line "0::/system.slice/ssh.service" of version 2.
-std::string own_group(const std::string& root) {
-  const std::string text = text_of(root + "/proc/self/cgroup");
-  constexpr std::string_view kWord = "0::";
-  const size_t at = text.find(kWord);
-  if (at == std::string::npos) return "/";
-  const size_t begin = at + kWord.size();
-  return text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
-}
-
 }  // namespace
 
 std::optional<int64_t> memory_available(const std::string& root) {
@@ -59,11 +47,8 @@ std::optional<int64_t> memory_available(const std::string& root) {
   };
   const auto kilobytes = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   if (kilobytes) consider(*kilobytes * 1024);
-  const std::string groups = root + "/sys/fs/cgroup";
-  for (fs::path group = own_group(root);; group = group.parent_path()) {
-    consider(allowed_by(groups + group.string()));
-    if (!group.has_relative_path()) return least;
-  }
+  for (const std::string& group : control_groups(root)) consider(allowed_by(group));
+  return least;
 }
 
 Room half_of_the_host(int64_t ranks, std::function<std::optional<int64_t>()> available) {

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/control_group.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text_table.h"
@@ -113,10 +114,17 @@ void check_worker(std::vector<Check>& checks) {
 Check cores() {
   cpu_set_t set;
   const int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const std::optional<double> allowed = cores_allowed();
+  const bool limited = allowed && *allowed < usable;
   const std::string load = first_line("/proc/loadavg");
-  return {"cores", usable >= 2,
-          fmt::format("{} usable, load {}", usable, load.substr(0, load.find(' '))),
-          "ranks share one core: times of runs say little", "a machine with a core for each rank"};
+  return {"cores", usable >= 2 && !(limited && *allowed < 2),
+          fmt::format("{} usable{}, load {}", usable,
+                      limited ? fmt::format(", of which a control group allows {:.3g}", *allowed)
+                              : std::string(),
+                      load.substr(0, load.find(' '))),
+          limited ? "ranks wait for their share of time: times of runs say little"
+                  : "ranks share one core: times of runs say little",
+          limited ? "a higher limit (cpu.max, CPUQuota)" : "a machine with a core for each rank"};
 }
 
 Check realtime() {
