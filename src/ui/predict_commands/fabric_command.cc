@@ -52,6 +52,8 @@ Result<Question> read_question(const FabricOptions& options) {
     q.job = TRY(price_job(options, q.prices));
     q.size = q.job->prices.size;
   }
+  if (std::find(options.jobs.begin(), options.jobs.end(), "") != options.jobs.end())
+    return unusable("--jobs: a name is empty", "--jobs a.toml,b.toml");
   if (!options.jobs.empty()) {
     q.shared = TRY(share_cluster(options));
     q.size.gpus = q.shared->datacenter.devices();

@@ -152,9 +152,9 @@ Result<SharedCluster> share_cluster(const FabricOptions& options) {
 void print_shared_cluster(std::ostream& out, const SharedCluster& shared) {
   const JobTiling& all = shared.tiling;
   const search::Tiling& tiling = all.tiling;
-  out << fmt::format("\n{} jobs on {} rails of {} domains, rail-only: {} of {} GPUs in use\n",
-                     all.jobs.size(), all.rails, grouped(all.domains), grouped(tiling.gpus),
-                     grouped(all.gpus()));
+  out << fmt::format("\n{} job{} on {} rails of {} domains, rail-only: {} of {} GPUs in use\n",
+                     all.jobs.size(), all.jobs.size() == 1 ? "" : "s", all.rails,
+                     grouped(all.domains), grouped(tiling.gpus), grouped(all.gpus()));
   TextTable table({text_column(), text_column("job"), "GPUs", "rails x domains",
                    text_column("rails"), text_column("domains"), "iteration", "fastest",
                    "on a Clos"});
