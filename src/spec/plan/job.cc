@@ -353,6 +353,13 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)
     job.notes.push_back("[parallelism] strands_profile has no effect without strands = true");
   if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));
+  if (job.stage_times && job.stage_times->recompute.empty() &&
+      job.training.recompute != model::Recompute::kNone) {
+    job.notes.push_back(fmt::format(
+        "training.recompute = \"{}\" takes no time: [stage_times] has no recompute, unless its "
+        "backward includes it",
+        to_name(job.training.recompute)));
+  }
   if (job.data) {
     TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });

@@ -320,6 +320,17 @@ transfer = "5 ms"
   EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
 }
 
+// What takes no time is said: a backward that was measured may include it.
+TEST(Job, RecomputationWithoutATimeIsNoted) {
+  std::string text =
+      std::string(test::kTwoCpus) + "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
+  EXPECT_THAT(parse_job(text, "job.toml")->notes, IsEmpty());
+  text.replace(text.find("[training]\n"), 11, "[training]\nrecompute = \"full\"\n");
+  EXPECT_THAT(parse_job(text, "job.toml")->notes,
+              ElementsAre(HasSubstr("training.recompute = \"full\" takes no time")));
+  EXPECT_THAT(parse_job(text + "recompute = \"1 ms\"\n", "job.toml")->notes, IsEmpty());
+}
+
 // 5 ms on the link and then its 20 ms, unless the job says another latency; with none at all, none.
 TEST(LayOut, TransfersOfStageTimesKeepTheLatencyOfTheLink) {
   const auto channel = [](const std::string& more) {
