@@ -6,14 +6,14 @@
 #include <span>
 
 #include "base/check.h"
-#include "perform/compress/selection.h"
+#include "perform/compress/top_k.h"
 
 using namespace tombolo;
 using namespace tombolo::compress;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> message(reinterpret_cast<const std::byte*>(data), size);
-  const Result<Elements> elements = decode_coordinates(message, 1'000'000);
+  const Result<ChosenNumbers> elements = decode_coordinates(message, 1'000'000);
   if (!elements) {
     CHECK(!elements.error().message.empty(), "refused without a word");
     return 0;

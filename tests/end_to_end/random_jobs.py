@@ -179,9 +179,14 @@ class Job:
                 self.exchange["select"] = "chunks"
             elif draw.random() < 0.7:
                 self.exchange["density"] = draw.choice([0.002, 0.02, 0.1])
-            self.exchange["values"] = draw.choice(["bf16", "int8", "int4", "2bit"])
+            if "select" not in self.exchange and draw.random() < 0.15:
+                self.exchange["select"] = "top-k"
+            else:
+                self.exchange["values"] = draw.choice(["bf16", "int8", "int4", "2bit"])
         if mode == "sparse":
             self.exchange["staleness"] = draw.choice([0, 1])
+            if draw.random() < 0.2:
+                self.exchange["optimizer_visits"] = "all"
         if "local" in mode:
             self.exchange["steps"] = draw.choice([2, 4, 6])
             if mode == "local":

@@ -158,6 +158,8 @@ class Count:
             rest = numbers % 4096
             chosen = numbers // 4096 * each + (max(1, (rest * each + 2048) // 4096) if rest else 0)
             return HEADER + (3 * chosen + 1) // 2 + -(-chosen // BLOCK) * size
+        if e.get("select") == "top-k":
+            return 4 + 8 * max(1, math.floor(numbers * e.get("density", 0.01) + 0.5))
         chosen = max(1, round(blocks * e.get("density", 0.01)))
         out = 1 - chosen / blocks
         return HEADER + chosen * (size + 1 + out**128 + out**16384)

@@ -46,6 +46,52 @@ TEST(SparseNumerics, AllBlocksAndNoStalenessAreDenseButForRounding) {
   }
 }
 
+// Numbers that travel as they are: only the order of the sums is another.
+TEST(SparseNumerics, AllNumbersAsTheyAreAreDense) {
+  plan::Plan all =
+      sparse(kTwoEach, {.select = plan::Select::kTopK, .density = 1, .staleness = 0}, 10);
+  plan::Plan dense = all;
+  dense.exchange.reset();
+  const Story one = train(dense), other = train(all);
+  for (const auto& [step, loss] : one.losses) EXPECT_NEAR(other.losses.at(step) / loss, 1, 1e-4);
+  expect_equal_replicas(all, other);
+}
+
+// Without momentum a step changes nothing where the gradient is zero (update/sparse.h).
+TEST(SparseNumerics, ASgdStepOfAllNumbersIsThatOfTheSentOnes) {
+  for (const auto select : {plan::Select::kBlocks, plan::Select::kTopK}) {
+    plan::Plan sent = sparse(kTwoEach, {.select = select, .density = 0.05, .staleness = 0}, 10);
+    sent.optimizer.name = plan::OptimizerName::kSgd;
+    sent.optimizer.momentum = 0;
+    sent.optimizer.weight_decay = 0;
+    sent.optimizer.learning_rate = 0.05;
+    plan::Plan all = sent;
+    all.exchange->optimizer_visits = plan::OptimizerVisits::kAll;
+    const Story one = train(sent), other = train(all);
+    EXPECT_EQ(one.digests, other.digests);
+    EXPECT_EQ(one.losses, other.losses);
+  }
+}
+
+// Muon needs whole matrices, and weight decay with momentum passes through all: both only so.
+TEST(SparseNumerics, StepsOfAllNumbersTakeWhatSparseOnesRefuse) {
+  for (const bool muon : {false, true}) {
+    plan::Plan plan = sparse(kOneEach,
+                             {.density = 0.05,
+                              .freshness = plan::Freshness::kFixed,
+                              .optimizer_visits = plan::OptimizerVisits::kAll},
+                             24);
+    plan.optimizer.name = muon ? plan::OptimizerName::kMuon : plan::OptimizerName::kSgd;
+    if (!muon) plan.optimizer.learning_rate = 0.05;
+    plan.run.evaluate_every = 12;
+    const Story whole = train(plan), begun = train(with_steps(plan, 12));
+    expect_equal_replicas(plan, whole);
+    EXPECT_LT(whole.losses.at(24), whole.losses.at(1) - 0.3) << muon;
+    const Story rest = train(plan, {.checkpoint = begun.checkpoint, .first = 13});
+    EXPECT_EQ(rest.digests, whole.digests) << muon;
+  }
+}
+
 TEST(SparseNumerics, FewBlocksStillLearnAndReplicasHoldTheSameBits) {
   struct Case {
     plan::Exchange how;
@@ -54,6 +100,7 @@ TEST(SparseNumerics, FewBlocksStillLearnAndReplicasHoldTheSameBits) {
   const Case cases[] = {
       {{.density = 0.05, .staleness = 0}},
       {{.density = 0.05, .staleness = 1}, kTwoEach},
+      {{.select = plan::Select::kTopK, .density = 0.02, .staleness = 1}, kTwoEach},
       {{.density = 0.05, .values = plan::SentValues::kInt4, .staleness = 1}},
       {{.density = 0.05, .values = plan::SentValues::kTwoBit, .freshness = plan::Freshness::kFixed},
        {.pipeline = 2, .data = 2, .schedule = "zb-h1", .apart = true, .hidden = 192}},

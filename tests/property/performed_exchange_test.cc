@@ -122,11 +122,13 @@ Happened predict(const plan::Plan& plan) {
   return out;
 }
 
-// Updates of chunks have the sizes that are predicted.
+// Updates of single numbers have the sizes that are predicted.
 const char* const kEveryStep[] = {
     "mode = \"dense\"\n",
     "mode = \"sparse\"\nselect = \"chunks\"\ndensity = 0.3\nstaleness = 0\n",
     "mode = \"sparse\"\nselect = \"chunks\"\ndensity = 0.3\nfreshness = \"fixed\"\n",
+    "mode = \"sparse\"\nselect = \"top-k\"\ndensity = 0.1\nstaleness = 0\noptimizer_visits = "
+    "\"all\"\n",
 };
 const char* const kSomeSteps[] = {
     "mode = \"local\"\nsteps = 2\nvalues = \"fp32\"\n",

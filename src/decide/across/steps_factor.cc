@@ -72,6 +72,13 @@ double diloco_steps(int64_t datacenters, double parameters) {
 StepsFactor steps_factor(const Exchange& exchange, int64_t datacenters, int64_t parameters) {
   CHECK(datacenters >= 1 && parameters >= 1, "{} datacenters, {} parameters", datacenters,
         parameters);
+  if (exchange.selects_top_k()) {
+    Exchange of_chunks = exchange;
+    of_chunks.select = plan::Select::kChunks;
+    StepsFactor out = steps_factor(of_chunks, datacenters, parameters);
+    out.beyond = "the largest numbers of all, where those of chunks were measured";
+    return out;
+  }
   const bool chunks = exchange.selects_chunks();
   switch (exchange.mode) {
     case plan::ExchangeMode::kDense:
@@ -92,7 +99,7 @@ StepsFactor steps_factor(const Exchange& exchange, int64_t datacenters, int64_t 
 StepsFactor steps_factor(const Exchange& exchange, int64_t datacenters, int64_t parameters,
                          const tune::ConvergenceProfile& profile, int64_t batch) {
   const tune::ProbeBounds& bounds = profile.record().bounds;
-  if (!exchange.is_sparse() || exchange.selects_chunks() != bounds.of_chunks())
+  if (!exchange.is_sparse() || exchange.select_in_use() != bounds.select_in_use())
     return steps_factor(exchange, datacenters, parameters);
   const double density = exchange.density_in_use(), samples = static_cast<double>(batch);
   const double all = profile.samples_factor(1, samples);

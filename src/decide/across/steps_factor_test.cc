@@ -58,6 +58,8 @@ TEST(StepsFactor, OfSparseModesWereMeasured) {
   EXPECT_DOUBLE_EQ(steps_factor(sparse, 2, 1'000'000).factor, 603.0 / 300) << "1 % of the blocks";
   sparse.density = 0.05;
   EXPECT_DOUBLE_EQ(steps_factor(sparse, 2, 1'000'000).factor, 421.0 / 300);
+  sparse = {.mode = ExchangeMode::kSparse, .select = plan::Select::kTopK};
+  EXPECT_THAT(steps_factor(sparse, 2, 1'000'000).beyond, HasSubstr("largest numbers of all"));
   sparse = {.mode = ExchangeMode::kSparse, .select = plan::Select::kChunks};
   EXPECT_DOUBLE_EQ(steps_factor(sparse, 2, 1'000'000).factor, 381.0 / 300);
   Exchange both{.mode = ExchangeMode::kSparseLocal, .select = plan::Select::kChunks};

@@ -703,7 +703,7 @@ std::vector<Exchange> exchange_grid(const std::optional<Exchange>& own,
 std::string exchange_text(const Exchange& exchange) {
   std::string text(to_name(exchange.mode));
   if (exchange.keeps_residuals()) {
-    text += exchange.selects_chunks() ? " chunks" : " blocks";
+    text += fmt::format(" {}", to_name(exchange.select_in_use()));
     text += fmt::format(" {:.3g} %", 100 * exchange.density_in_use());
   }
   if (exchange.is_sparse() && exchange.staleness_in_use() == 0) text += ", no staleness";

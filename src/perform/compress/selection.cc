@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
 #include "perform/compress/compressor.h"
+#include "perform/compress/top_k.h"
 
 namespace tombolo::compress {
 namespace {
@@ -27,24 +26,6 @@ std::vector<uint32_t> elements_of(const std::vector<uint32_t>& blocks, size_t le
     }
   }
   return ids;
-}
-
-size_t share_of(size_t count, double density) {
-  const auto share = std::llround(static_cast<double>(count) * density);
-  return std::min(count, std::max<size_t>(static_cast<size_t>(share), 1));
-}
-
-// Appends the `k` of [begin, end) with the largest magnitudes, the lower index where they are equal.
-void append_largest(std::span<const float> numbers, size_t begin, size_t end, size_t k,
-                    std::vector<uint32_t>& to) {
-  std::vector<uint32_t> order(end - begin);
-  std::iota(order.begin(), order.end(), static_cast<uint32_t>(begin));
-  const auto middle = order.begin() + static_cast<int64_t>(std::min(k, order.size()));
-  std::nth_element(order.begin(), middle, order.end(), [&](uint32_t a, uint32_t b) {
-    return std::pair(-std::fabs(numbers[a]), a) < std::pair(-std::fabs(numbers[b]), b);
-  });
-  std::sort(order.begin(), middle);
-  to.insert(to.end(), order.begin(), middle);
 }
 
 class BySteps : public Selection {
@@ -176,42 +157,6 @@ Result<std::unique_ptr<Selection>> make_selection(std::string_view name, double 
   }
   return unusable(fmt::format("unknown selection \"{}\"", name),
                   fmt::format("one of {}", fmt::join(selection_names(), ", ")));
-}
-
-std::vector<std::byte> encode_coordinates(const Elements& elements) {
-  const size_t count = elements.ids.size();
-  CHECK(elements.values.size() == count && count <= UINT32_MAX, "{} values of {} elements",
-        elements.values.size(), count);
-  std::vector<std::byte> message(4 + 8 * count);
-  const auto written = static_cast<uint32_t>(count);
-  std::memcpy(message.data(), &written, 4);
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(message.data() + 4 + 8 * i, &elements.ids[i], 4);
-    std::memcpy(message.data() + 8 + 8 * i, &elements.values[i], 4);
-  }
-  return message;
-}
-
-Result<Elements> decode_coordinates(std::span<const std::byte> message, int64_t length) {
-  uint32_t count = 0;
-  if (message.size() < 4) return failed("coordinates without their number");
-  std::memcpy(&count, message.data(), 4);
-  if (message.size() != 4 + 8 * uint64_t{count}) {
-    return failed(fmt::format("{} coordinates in {} bytes", count, message.size()));
-  }
-  Elements elements{.ids = std::vector<uint32_t>(count), .values = std::vector<float>(count)};
-  int64_t before = -1;
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(&elements.ids[i], message.data() + 4 + 8 * i, 4);
-    std::memcpy(&elements.values[i], message.data() + 8 + 8 * i, 4);
-    const int64_t id = elements.ids[i];
-    if (id <= before || id >= length || !std::isfinite(elements.values[i])) {
-      return failed(fmt::format("coordinate {} after {} of {} elements, value {}", id, before,
-                                length, elements.values[i]));
-    }
-    before = id;
-  }
-  return elements;
 }
 
 }  // namespace tombolo::compress

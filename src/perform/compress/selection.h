@@ -6,7 +6,7 @@
 //                 published. Here a twentieth of the first exact threshold, and 0.9
 //   threshold-v   elements that reach a fixed threshold, here of the first exact step (Dutta et al.,
 //                 2020)
-//   top-k         the elements with the largest magnitudes (Aji & Heafield, 2017)
+//   top-k         the elements with the largest magnitudes (Aji & Heafield, 2017; top_k.h sends them)
 //   chunk-top-k   the 64 largest of every 4,096 elements, or as many as the density says (SparseLoCo,
 //                 2025; chunks.h sends them)
 //   random-k      elements drawn without looking (Stich et al., 2018)
@@ -14,7 +14,6 @@
 // Written to be clear, not fast, but for ours.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,16 +37,5 @@ std::vector<std::string> selection_names();
 // density in (0, 1]: of the elements. The seed is for random-k.
 Result<std::unique_ptr<Selection>> make_selection(std::string_view name, double density,
                                                   uint64_t seed);
-
-// Elements in coordinate format with 32-bit indices, as StellaTrain sends them: 4 bytes of length,
-// then an index and a float for each, little-endian. 8 bytes an element.
-struct Elements {
-  std::vector<uint32_t> ids;  // ascending
-  std::vector<float> values;
-  bool operator==(const Elements&) const = default;
-};
-std::vector<std::byte> encode_coordinates(const Elements& elements);
-// Ids ascend and are below `length`, values are finite.
-Result<Elements> decode_coordinates(std::span<const std::byte> message, int64_t length);
 
 }  // namespace tombolo::compress

@@ -78,19 +78,5 @@ TEST(Selection, NamesAreKnownAndOthersAreNot) {
   EXPECT_EQ(none.error().message, "unknown selection \"top-q\"");
 }
 
-TEST(Coordinates, RoundTripAndRefuseWhatIsNone) {
-  const Elements elements{.ids = {0, 32767, 32768, 65535, 999'999'999}, .values = {1, 2, 3, 4, 5}};
-  std::vector<std::byte> message = encode_coordinates(elements);
-  EXPECT_EQ(message.size(), 4u + 5 * 8);
-  EXPECT_EQ(decode_coordinates(message, 1'000'000'000).value(), elements);
-  EXPECT_FALSE(decode_coordinates(message, 999'999'999).has_value());
-  message[4] = std::byte{0xff};  // 255, still ascending
-  message[5] = std::byte{0xff};  // 65535, no longer
-  EXPECT_FALSE(decode_coordinates(message, 1'000'000'000).has_value());
-  message.pop_back();
-  EXPECT_FALSE(decode_coordinates(message, 1'000'000'000).has_value());
-  EXPECT_FALSE(decode_coordinates({}, 1).has_value());
-}
-
 }  // namespace
 }  // namespace tombolo::compress

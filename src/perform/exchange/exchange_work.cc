@@ -76,12 +76,11 @@ std::unique_ptr<SparseUpdates> ExchangeThread::sparse_updates(const Key& key,
                                                               std::span<const float> gradient) {
   if (!exchange_.is_sparse()) return nullptr;
   const auto role = schedule::sparse_role(plan_, options_.rank, key.stage, key.group);
-  const plan::Exchange settings = with_density(exchange_, density_of(key.iteration));
-  const SparseUpdates::Options options{.datacenters = static_cast<size_t>(role.datacenters),
-                                       .own = static_cast<size_t>(role.datacenter),
-                                       .iteration = key.iteration,
-                                       .compress = compress_options(settings),
-                                       .chunks = chunk_options(settings)};
+  const SparseUpdates::Options options{
+      .datacenters = static_cast<size_t>(role.datacenters),
+      .own = static_cast<size_t>(role.datacenter),
+      .iteration = key.iteration,
+      .exchange = with_density(exchange_, density_of(key.iteration))};
   const std::span<float> residual =
       role.leads ? parameters_.residual(key.stage, key.group) : std::span<float>{};
   return std::make_unique<SparseUpdates>(options, gradient, residual, *compressor_);

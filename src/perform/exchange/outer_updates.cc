@@ -70,8 +70,8 @@ Result<link::Payload> OuterUpdates::make() {
     if (!bytes) return diverged("of the parameters' changes " + bytes.error().message);
     return link::Payload(bytes->begin(), bytes->end());
   }
-  if (const auto chunks = chunk_options(options_.exchange)) {
-    auto bytes = compress::compress_chunks(*chunks, change, residual_);
+  if (selects_numbers(options_.exchange)) {
+    auto bytes = compress_numbers(options_.exchange, change, residual_);
     if (!bytes) return diverged("of the parameters' changes " + bytes.error().message);
     return std::move(*bytes);
   }
@@ -88,8 +88,8 @@ Result<OuterUpdates::Update> OuterUpdates::decoded(const link::Payload& bytes) c
   Update update{.bytes = bytes, .numbers = {}, .blocks = {}, .chosen = {}};
   if (!options_.exchange.is_sparse_local()) {
     update.numbers = TRY(compress::decode_dense(bytes, elements_));
-  } else if (options_.exchange.selects_chunks()) {
-    update.chosen = TRY(compress::decode_chunks(bytes, elements_));
+  } else if (selects_numbers(options_.exchange)) {
+    update.chosen = TRY(decode_numbers(options_.exchange, bytes, elements_));
   } else {
     compress::unpack(TRY(compress::decode(bytes, elements_, compress::blocks_of(elements_))),
                      update.blocks);
@@ -108,7 +108,7 @@ std::vector<float> OuterUpdates::mean() const {
   for (const auto& each : updates_)
     CHECK(each, "a mean of {} updates before all are there", updates_.size());
   if (!options_.exchange.is_sparse_local()) return mean_of_all();
-  return options_.exchange.selects_chunks() ? mean_of_chunks() : mean_of_blocks();
+  return selects_numbers(options_.exchange) ? mean_of_numbers() : mean_of_blocks();
 }
 
 std::vector<float> OuterUpdates::mean_of_all() const {
@@ -135,7 +135,7 @@ std::vector<float> OuterUpdates::mean_of_blocks() const {
   return merged.blocks.dense();
 }
 
-std::vector<float> OuterUpdates::mean_of_chunks() const {
+std::vector<float> OuterUpdates::mean_of_numbers() const {
   std::vector<compress::ChosenNumbers> all;
   std::vector<double> norms;
   for (const auto& each : updates_) {

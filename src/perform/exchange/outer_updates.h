@@ -48,13 +48,13 @@ class OuterUpdates final : public DatacenterUpdates {
     link::Payload bytes;
     std::vector<float> numbers;      // all, or:
     compress::Blocks blocks;         // or:
-    compress::ChosenNumbers chosen;  // of chunks
+    compress::ChosenNumbers chosen;  // of updates of single numbers
   };
   Result<link::Payload> make();
   Result<Update> decoded(const link::Payload& bytes) const;
   std::vector<float> mean_of_all() const;
   std::vector<float> mean_of_blocks() const;
-  std::vector<float> mean_of_chunks() const;
+  std::vector<float> mean_of_numbers() const;
 
   const Options options_;
   const int64_t elements_;

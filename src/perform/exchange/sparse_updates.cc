@@ -1,6 +1,7 @@
 #include "perform/exchange/sparse_updates.h"
 
 #include "base/check.h"
+#include "perform/compress/top_k.h"
 #include "perform/compress/update_code.h"
 
 namespace tombolo::exchange {
@@ -25,11 +26,25 @@ compress::CompressOptions compress_options(const plan::Exchange& exchange) {
       .density = exchange.density_in_use(), .values = values(), .decay = exchange.decay_in_use()};
 }
 
-std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange) {
-  if (!exchange.selects_chunks()) return std::nullopt;
-  return compress::ChunkOptions{.per_chunk = compress::numbers_of_chunk(exchange.density_in_use()),
-                                .values = compress_options(exchange).values,
-                                .decay = exchange.decay_in_use()};
+bool selects_numbers(const plan::Exchange& exchange) {
+  return exchange.selects_chunks() || exchange.selects_top_k();
+}
+
+Result<link::Payload> compress_numbers(const plan::Exchange& exchange,
+                                       std::span<const float> gradient, std::span<float> residual) {
+  const double density = exchange.density_in_use(), decay = exchange.decay_in_use();
+  if (exchange.selects_top_k())
+    return compress::compress_top_k({.density = density, .decay = decay}, gradient, residual);
+  return compress::compress_chunks({.per_chunk = compress::numbers_of_chunk(density),
+                                    .values = compress_options(exchange).values,
+                                    .decay = decay},
+                                   gradient, residual);
+}
+
+Result<compress::ChosenNumbers> decode_numbers(const plan::Exchange& exchange,
+                                               const link::Payload& update, int64_t elements) {
+  return exchange.selects_top_k() ? compress::decode_coordinates(update, elements)
+                                  : compress::decode_chunks(update, elements);
 }
 
 plan::Exchange with_density(plan::Exchange exchange, double density) {
@@ -68,14 +83,15 @@ Status SparseUpdates::make() {
     return failed(fmt::format("{} in iteration {}: training diverged", what, options_.iteration),
                   "a smaller learning_rate, or more warmup_steps");
   };
-  if (options_.chunks) {
-    const auto update = compress::compress_chunks(*options_.chunks, gradient_, residual_);
+  if (selects_numbers(options_.exchange)) {
+    const auto update = compress_numbers(options_.exchange, gradient_, residual_);
     if (!update) return diverged("of gradients " + update.error().message);
     return take(options_.own, *update);
   }
-  compress::SelectionState state = selection_state(options_.compress, options_.iteration);
+  compress::SelectionState state =
+      selection_state(compress_options(options_.exchange), options_.iteration);
   compress::PackedBlocks packed;
-  compressor_.set_density(options_.compress.density);
+  compressor_.set_density(options_.exchange.density_in_use());
   const compress::Selected done = compressor_.compress(gradient_, residual_, state, packed);
   if (done.not_finite > 0)
     return diverged(fmt::format("{} blocks of gradients are no finite numbers", done.not_finite));
@@ -84,7 +100,8 @@ Status SparseUpdates::make() {
 
 Result<compress::Blocks> SparseUpdates::decoded(const link::Payload& update) const {
   const auto length = static_cast<int64_t>(gradient_.size());
-  if (options_.chunks) return compress::blocks_around(TRY(compress::decode_chunks(update, length)));
+  if (selects_numbers(options_.exchange))
+    return compress::blocks_around(TRY(decode_numbers(options_.exchange, update, length)));
   compress::Blocks blocks;
   compress::unpack(TRY(compress::decode(update, length, compress::blocks_of(length))), blocks);
   return blocks;

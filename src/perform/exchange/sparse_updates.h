@@ -2,8 +2,8 @@
 // group: a sparse update of each, and what becomes of all of them.
 //
 //   update of a datacenter   the blocks with the largest norms of what it has not sent yet, or of
-//                            each chunk the largest numbers (perform/compress); what stays behind is
-//                            its residual, which its leader keeps from iteration to iteration
+//                            each chunk, or of all, the largest numbers (perform/compress); what
+//                            stays behind is its residual, which its leader keeps from iteration to iteration
 //   the merge                the sum of all, block by block, in the order of the datacenters
 //
 // Knows neither ranks nor links (group_sum.h sends and hears). Everyone decodes the same bytes, its
@@ -24,9 +24,15 @@
 
 namespace tombolo::exchange {
 
-// As the Plan says of blocks; of chunks, where it selects them.
+// As the Plan says of blocks.
 compress::CompressOptions compress_options(const plan::Exchange& exchange);
-std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange);
+// Whether single numbers are chosen and not blocks; then, of such an update, what is sent and what it says. Both
+// fail where numbers are not finite.
+bool selects_numbers(const plan::Exchange& exchange);
+Result<link::Payload> compress_numbers(const plan::Exchange& exchange,
+                                       std::span<const float> gradient, std::span<float> residual);
+Result<compress::ChosenNumbers> decode_numbers(const plan::Exchange& exchange,
+                                               const link::Payload& update, int64_t elements);
 // The Plan's settings with another density.
 plan::Exchange with_density(plan::Exchange exchange, double density);
 
@@ -41,12 +47,11 @@ class SparseUpdates final : public DatacenterUpdates {
     size_t datacenters = 2;
     size_t own = 0;
     int64_t iteration = 1;
-    compress::CompressOptions compress;
-    std::optional<compress::ChunkOptions> chunks;  // instead of blocks
+    plan::Exchange exchange;
   };
   // `gradient` is the datacenter's sum when its update is asked for; `residual` is as long, or empty
-  // where another replica leads. `compressor` is made with the same options; its density becomes theirs. All outlive it, the
-  // gradient until is_taken().
+  // where another replica leads. `compressor` is made with the same settings; its density becomes theirs. All outlive
+  // it, the gradient until is_taken().
   SparseUpdates(const Options& options, std::span<const float> gradient, std::span<float> residual,
                 compress::BlockCompressor& compressor);
 

@@ -21,9 +21,7 @@ std::vector<float> noise(Random& random, size_t size) {
 class TwoLeaders {
  public:
   TwoLeaders(const plan::Exchange& exchange, size_t size)
-      : options_(compress_options(exchange)),
-        chunks_(chunk_options(exchange)),
-        compressor_(options_) {
+      : exchange_(exchange), compressor_(compress_options(exchange)) {
     for (auto& each : residuals_) each.resize(size);
   }
 
@@ -32,7 +30,7 @@ class TwoLeaders {
     ++iteration_;
     std::vector<SparseUpdates> both;
     for (size_t d = 0; d < 2; ++d)
-      both.emplace_back(SparseUpdates::Options{2, d, iteration_, options_, chunks_}, gradients[d],
+      both.emplace_back(SparseUpdates::Options{2, d, iteration_, exchange_}, gradients[d],
                         residuals_[d], compressor_);
     EXPECT_FALSE(both[0].is_taken());
     const link::Payload first = *both[0].give(0), second = *both[1].give(1);
@@ -48,8 +46,7 @@ class TwoLeaders {
   size_t bytes = 0;
 
  private:
-  const compress::CompressOptions options_;
-  const std::optional<compress::ChunkOptions> chunks_;
+  const plan::Exchange exchange_;
   compress::BlockCompressor compressor_;
   std::array<std::vector<float>, 2> residuals_;
   int64_t iteration_ = 0;
@@ -74,10 +71,11 @@ TEST(SparseUpdates, OfAllBlocksAreTheSumButForRounding) {
 TEST(SparseUpdates, WhatIsSentAndWhatStaysIsWhatWasGiven) {
   constexpr size_t kSize = 16 * 500;
   using plan::SentValues;
-  const std::pair<plan::Select, SentValues> ways[] = {
-      {plan::Select::kBlocks, SentValues::kBf16},   {plan::Select::kBlocks, SentValues::kInt8},
-      {plan::Select::kBlocks, SentValues::kInt4},   {plan::Select::kBlocks, SentValues::kTwoBit},
-      {plan::Select::kChunks, SentValues::kTwoBit}, {plan::Select::kChunks, SentValues::kBf16}};
+  const std::pair<plan::Select, std::optional<SentValues>> ways[] = {
+      {plan::Select::kTopK, std::nullopt},          {plan::Select::kBlocks, SentValues::kBf16},
+      {plan::Select::kBlocks, SentValues::kInt8},   {plan::Select::kBlocks, SentValues::kInt4},
+      {plan::Select::kBlocks, SentValues::kTwoBit}, {plan::Select::kChunks, SentValues::kTwoBit},
+      {plan::Select::kChunks, SentValues::kBf16}};
   for (const auto& [select, values] : ways) {
     Random random(4);
     TwoLeaders leaders(
@@ -96,7 +94,8 @@ TEST(SparseUpdates, WhatIsSentAndWhatStaysIsWhatWasGiven) {
     for (size_t i = 0; i < kSize; ++i)
       worst = std::max(
           worst, std::abs(given[i] - sent[i] - leaders.residual(0)[i] - leaders.residual(1)[i]));
-    EXPECT_LT(worst, 1e-3) << static_cast<int>(values);
+    EXPECT_LT(worst, 1e-3) << to_name(select)
+                           << static_cast<int>(values.value_or(SentValues::kFp32));
   }
 }
 
@@ -130,11 +129,23 @@ TEST(SparseUpdates, OfChunksAreExactlyAsLongAsThePlanExpects) {
   }
 }
 
+TEST(SparseUpdates, OfTheLargestNumbersAreExactlyAsLongAsThePlanExpects) {
+  for (const size_t size : {1, 100, 4096, 100'000}) {
+    const plan::Exchange exchange{
+        .mode = plan::ExchangeMode::kSparse, .select = plan::Select::kTopK, .density = 0.03};
+    Random random(5);
+    TwoLeaders leaders(exchange, size);
+    leaders.exchange({noise(random, size), noise(random, size)});
+    EXPECT_EQ(static_cast<double>(leaders.bytes),
+              schedule::expected_update_bytes(exchange, static_cast<int64_t>(size)));
+  }
+}
+
 TEST(SparseUpdates, SayWhyTheyRefuse) {
-  const auto options = compress_options({.mode = plan::ExchangeMode::kSparse});
-  compress::BlockCompressor compressor(options);
+  const plan::Exchange exchange{.mode = plan::ExchangeMode::kSparse};
+  compress::BlockCompressor compressor(compress_options(exchange));
   std::vector<float> gradient(64, 1.0f), residual(64);
-  SparseUpdates updates({2, 0, 1, options, {}}, gradient, residual, compressor);
+  SparseUpdates updates({2, 0, 1, exchange}, gradient, residual, compressor);
   const Status taken = updates.take(1, link::Payload(30));
   ASSERT_FALSE(taken);
   EXPECT_THAT(taken.error().text(), HasSubstr("sparse update of datacenter 1"));

@@ -172,13 +172,17 @@ void StageGroups::begin_update() {
 }
 
 void StageGroups::update(int32_t group, const UpdateStep& step) {
-  begin_update();
   Group& its = groups_.at(static_cast<size_t>(group));
-  const at::Tensor gradient = std::exchange(its.gradient, at::Tensor());
+  update_all(its.layout, step, std::exchange(its.gradient, at::Tensor()));
+}
+
+void StageGroups::update_all(const GroupLayout& layout, const UpdateStep& step,
+                             const at::Tensor& gradient) {
+  begin_update();
   const std::vector<Parameter>& parameters = state_.module().parameters();
-  for (size_t at = 0; at < its.layout.parameters.size(); ++at) {
-    const size_t i = its.layout.parameters[at];
-    const int64_t begin = its.layout.begins[at];
+  for (size_t at = 0; at < layout.parameters.size(); ++at) {
+    const size_t i = layout.parameters[at];
+    const int64_t begin = layout.begins[at];
     state_.update(step, i, gradient.slice(0, begin, begin + parameters[i].value.numel()));
   }
 }
@@ -186,8 +190,20 @@ void StageGroups::update(int32_t group, const UpdateStep& step) {
 // Each parameter's blocks count from its own beginning.
 void StageGroups::update(int32_t group, const UpdateStep& step,
                          const update::SparseGradient& gradient) {
-  begin_update();
   const GroupLayout& layout = groups_.at(static_cast<size_t>(group)).layout;
+  if (!state_.expects_sparse()) {
+    const at::Tensor whole = at::zeros({layout.size}, at::kFloat);
+    const std::span<float> numbers = floats(whole);
+    constexpr auto kBlock = static_cast<size_t>(update::kSparseBlock);
+    for (size_t i = 0; i < gradient.blocks.size(); ++i) {
+      const size_t begin = gradient.blocks[i] * kBlock;
+      std::copy_n(gradient.values.begin() + static_cast<ptrdiff_t>(i * kBlock),
+                  std::min(kBlock, numbers.size() - begin),
+                  numbers.begin() + static_cast<ptrdiff_t>(begin));
+    }
+    return update_all(layout, step, whole);
+  }
+  begin_update();
   const std::vector<Parameter>& parameters = state_.module().parameters();
   size_t from = 0;
   std::vector<uint32_t> own;

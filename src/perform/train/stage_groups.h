@@ -58,7 +58,8 @@ class StageGroups {
   std::span<float> gradient(int32_t group) const;
   // One step of the optimizer; the gradient is gone afterwards. Any thread.
   void update(int32_t group, const UpdateStep& step);
-  // One step with these blocks of a gradient, whatever gradient there is.
+  // One step with these blocks of a gradient, whatever gradient there is. Of a state that does not expect sparse
+  // updates, a step with zeros where nothing came.
   void update(int32_t group, const UpdateStep& step, const update::SparseGradient& gradient);
 
  private:
@@ -72,6 +73,7 @@ class StageGroups {
   void complete(Group& group);
   void start_counting();
   void begin_update();
+  void update_all(const GroupLayout& layout, const UpdateStep& step, const at::Tensor& gradient);
 
   StageState& state_;
   const Complete complete_;

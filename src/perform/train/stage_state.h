@@ -70,6 +70,7 @@ class StageState {
   void update(const UpdateStep& step, size_t parameter, const at::Tensor& gradient);
   // With some blocks of a gradient (update/sparse.h), after expect_sparse() before all else.
   void expect_sparse();
+  bool expects_sparse() const { return !last_steps_.empty(); }
   void update(const UpdateStep& step, size_t parameter, const update::SparseGradient& gradient);
 
   // What replicas read of each parameter once its owner has updated it, in the order of parameters;

@@ -1041,7 +1041,8 @@ Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(const plan::Plan& p
                         .drops = shape.recomputes(stage),
                         .state = StageState(std::move(module), plan.optimizer, std::move(owners),
                                             place.replica)});
-      if (plan.exchange && plan.exchange->is_sparse() && kernels::holds_residuals(plan))
+      if (plan.exchange && plan.exchange->is_sparse() && !plan.exchange->visits_all() &&
+          kernels::holds_residuals(plan))
         stages.back().state.expect_sparse();
     }
     auto kernels = std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),

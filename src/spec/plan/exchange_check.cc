@@ -52,15 +52,17 @@ Status check_exchange(const Plan& plan) {
                    "the two copies would get different updates", "pipeline = 1");
   }
   if (plan.exchange->is_local()) return check_local(plan);
+  if (plan.exchange->visits_all()) return {};
   if (optimizer.name_in_use() == OptimizerName::kMuon) {
     return refused(plan, "optimizer.name = \"muon\"", "it needs whole matrices",
-                   "name = \"adamw\" or \"sgd\"");
+                   "name = \"adamw\" or \"sgd\", or optimizer_visits = \"all\" in [exchange]");
   }
   if (optimizer.name_in_use() == OptimizerName::kSgd && optimizer.weight_decay > 0) {
     return refused(
         plan,
         fmt::format("optimizer.weight_decay = {:g} with name = \"sgd\"", optimizer.weight_decay),
-        "it would pass through the momentum of all parameters", "weight_decay = 0");
+        "it would pass through the momentum of all parameters",
+        "weight_decay = 0, or optimizer_visits = \"all\" in [exchange]");
   }
   return {};
 }

@@ -28,11 +28,22 @@ constexpr auto enum_names(ExchangeMode) {
 }
 
 // What of an update is chosen: blocks of 16 numbers by their norms, of a whole group; or single numbers,
-// of each chunk of 4,096 the largest (SparseLoCo, 2025).
-enum class Select { kBlocks, kChunks };
+// of each chunk of 4,096 the largest (SparseLoCo, 2025), or the largest of the whole group (Top-k, to compare
+// with).
+enum class Select { kBlocks, kChunks, kTopK };
 constexpr auto enum_names(Select) {
   return std::to_array<EnumName<Select>>(
-      {{Select::kBlocks, "blocks"}, {Select::kChunks, "chunks"}});
+      {{Select::kBlocks, "blocks"}, {Select::kChunks, "chunks"}, {Select::kTopK, "top-k"}});
+}
+
+// Which numbers a step of the optimizer visits where updates are sparse.
+enum class OptimizerVisits {
+  kSent,  // those that came; the others' moments catch up later (perform/update/sparse.h)
+  kAll,   // all, as with dense gradients: what did not come is zero
+};
+constexpr auto enum_names(OptimizerVisits) {
+  return std::to_array<EnumName<OptimizerVisits>>(
+      {{OptimizerVisits::kSent, "sent"}, {OptimizerVisits::kAll, "all"}});
 }
 
 // How numbers of an update travel (perform/compress/quantise.h).
@@ -100,6 +111,7 @@ struct Exchange {
   std::optional<SentValues> values;    // of local steps, too; left out: bf16
   std::optional<int64_t> staleness;    // updates that a forward pass may do without; left out: 1
   std::optional<Freshness> freshness;  // left out: timely
+  std::optional<OptimizerVisits> optimizer_visits;  // left out: sent
 
   // Of local steps (schedule/local_steps.h).
   std::optional<int64_t> steps;          // from one outer step of a group to its next; left out: 30
@@ -129,7 +141,10 @@ struct Exchange {
     return is_sparse_local() ? 0 : outer_momentum.value_or(0.9);
   }
   double decay_in_use() const { return is_sparse_local() ? decay.value_or(0.95) : 1; }
+  Select select_in_use() const { return select.value_or(Select::kBlocks); }
   bool selects_chunks() const { return keeps_residuals() && select == Select::kChunks; }
+  bool selects_top_k() const { return keeps_residuals() && select == Select::kTopK; }
+  bool visits_all() const { return optimizer_visits == OptimizerVisits::kAll; }
   bool density_changes() const { return density_range.size() == 2; }
   // Of a Plan whose density may change: in the first iteration.
   double density_in_use() const {
@@ -142,7 +157,9 @@ struct Exchange {
   double hides_exchange(int64_t microbatches) const {
     return staleness_in_use() > 0 ? 1 : 1 / static_cast<double>(std::max<int64_t>(microbatches, 1));
   }
-  SentValues values_in_use() const { return values.value_or(SentValues::kBf16); }
+  SentValues values_in_use() const {
+    return values.value_or(selects_top_k() ? SentValues::kFp32 : SentValues::kBf16);
+  }
   int64_t staleness_in_use() const { return is_sparse() ? staleness.value_or(1) : 0; }
   bool is_fixed() const { return freshness == Freshness::kFixed && staleness_in_use() > 0; }
 
@@ -224,6 +241,9 @@ void check_sparse(Archive& a, const Exchange& exchange) {
           fmt::format("must not be \"fp32\" with mode = \"{}\", whose rounding is made up for",
                       to_name(exchange.mode)),
           "values = \"bf16\"");
+  a.check(!exchange.selects_top_k() || !exchange.values, "values",
+          "must be left out with select = \"top-k\", whose numbers travel as they are");
+  a.check(sparse || !exchange.optimizer_visits, "optimizer_visits", "needs mode = \"sparse\"");
   a.check(sparse || !exchange.staleness, "staleness", "needs mode = \"sparse\"");
   a.check(sparse || !exchange.freshness, "freshness", "needs mode = \"sparse\"");
   a.check(exchange.density_in_use() > 0 && exchange.density_in_use() <= 1, "density",
@@ -295,9 +315,10 @@ void describe(Archive& a, Exchange& exchange) {
   a.optional("order", exchange.order,
              "of groups that wait, which one is sent and updated first: that which the next "
              "forward pass needs first, or that which came first; left out: deadline");
-  a.optional("select", exchange.select,
-             "of sparse updates: whole blocks of 16 numbers, or the largest numbers of chunks of "
-             "4,096; left out: blocks");
+  a.optional(
+      "select", exchange.select,
+      "of sparse updates: whole blocks of 16 numbers, the largest numbers of chunks of 4,096, "
+      "or exactly the largest of all; left out: blocks");
   describe_density(a, exchange);
   a.optional("values", exchange.values, "how the numbers of an update travel; left out: bf16");
   a.optional("staleness", exchange.staleness,
@@ -305,6 +326,10 @@ void describe(Archive& a, Exchange& exchange) {
   a.optional("freshness", exchange.freshness,
              "with staleness 1, which parameters a forward pass uses: the newest that are there, "
              "or always those one update old; left out: timely");
+  a.optional(
+      "optimizer_visits", exchange.optimizer_visits,
+      "of sparse updates: which numbers a step of the optimizer visits, those that were sent "
+      "or all; left out: sent");
   a.optional("steps", exchange.steps,
              "of local modes: from one outer step to the next; left out: 30");
   if (a.has("every")) a.refuse("every", "is called steps", "steps = 30");

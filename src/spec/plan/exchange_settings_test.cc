@@ -168,12 +168,27 @@ TEST(Exchange, SaysWhatDoesNotGoTogether) {
       {sparse + "staleness = 0\nfreshness = \"fixed\"", "needs staleness = 1"},
       {sparse + "overlap = false", "group by group"},
       {sparse + "values = \"fp8\"", "bf16"},
+      {sparse + "select = \"top-k\"\nvalues = \"int8\"",
+       "must be left out with select = \"top-k\""},
+      {sparse + "optimizer_visits = \"all\"\n[optimizer]\nclip_norm = 1.0", "clip_norm"},
+      {"[exchange]\nmode = \"sparse-local\"\noptimizer_visits = \"all\"",
+       "needs mode = \"sparse\""},
       {sparse + "[optimizer]\nclip_norm = 1.0", "clip_norm"},
       {sparse + "[optimizer]\nname = \"muon\"", "muon"},
       {sparse + "[optimizer]\nname = \"sgd\"", "weight_decay"},
   };
   for (const auto& [more, word] : cases) EXPECT_THAT(why_not(more), HasSubstr(word)) << more;
   EXPECT_EQ(why_not(sparse + "[optimizer]\nname = \"sgd\"\nweight_decay = 0.0"), "");
+  const std::string dense_steps = sparse + "optimizer_visits = \"all\"\n[optimizer]\n";
+  EXPECT_EQ(why_not(dense_steps + "name = \"sgd\""), "");
+  EXPECT_EQ(why_not(dense_steps + "name = \"muon\""), "");
+}
+
+TEST(Exchange, OfTheLargestNumbersOfAllTheyTravelAsTheyAre) {
+  const Exchange largest =
+      *with_exchange("[exchange]\nmode = \"sparse\"\nselect = \"top-k\"").exchange;
+  EXPECT_EQ(largest.density_in_use(), 0.01);
+  EXPECT_EQ(largest.values_in_use(), SentValues::kFp32);
 }
 
 TEST(Exchange, NotesWhatHasNoEffectAndWhichDensityCounts) {

@@ -41,6 +41,11 @@ double update_bytes_of_chunks(const plan::Exchange& exchange, int64_t elements) 
          real(blocks) * value_bytes(exchange.values_in_use());
 }
 
+// Of perform/compress/top_k.h: coordinates.
+double update_bytes_of_top_k(const plan::Exchange& exchange, int64_t elements) {
+  return 4 + 8 * std::max(1.0, std::round(real(elements) * exchange.density_in_use()));
+}
+
 }  // namespace
 
 std::vector<int32_t> leaders_of(std::span<const int32_t> datacenters, int32_t group) {
@@ -92,8 +97,9 @@ SparseRole sparse_role(const plan::Plan& plan, int32_t rank, int32_t stage, int3
 }
 
 double expected_update_bytes(const plan::Exchange& exchange, int64_t elements) {
-  if (elements == 0) return kHeader;
+  if (elements == 0) return exchange.selects_top_k() ? 4 : kHeader;
   if (exchange.selects_chunks()) return update_bytes_of_chunks(exchange, elements);
+  if (exchange.selects_top_k()) return update_bytes_of_top_k(exchange, elements);
   const double all = std::ceil(real(elements) / static_cast<double>(kBlock));
   if (!exchange.keeps_residuals()) return kHeader + all * value_bytes(exchange.values_in_use());
   const double blocks = std::max(1.0, std::round(all * exchange.density_in_use()));

@@ -49,7 +49,7 @@ struct ProbeBounds {
   double density_min = 0.001;  // densities are drawn from here to 1
   std::optional<plan::Select> select;  // left out: blocks
 
-  bool of_chunks() const { return select == plan::Select::kChunks; }
+  plan::Select select_in_use() const { return select.value_or(plan::Select::kBlocks); }
   int64_t batches() const { return (batch_max - batch_min) / batch_step + 1; }
   int64_t batch(int64_t index) const { return batch_min + index * batch_step; }
 };

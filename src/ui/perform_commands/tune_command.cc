@@ -207,12 +207,12 @@ Status tune(const TuneOptions& options, std::ostream& out) {
   const tune::ConvergenceProfile profile =
       options.profile.empty() ? TRY(measured(options, job))
                               : TRY(tune::ConvergenceProfile::parse(TRY(read_file(file)), file));
-  const bool of_chunks = job.exchange && job.exchange->select == plan::Select::kChunks;
-  if (profile.record().bounds.of_chunks() != of_chunks) {
-    const char* measured_with = of_chunks ? "blocks" : "chunks";
-    return unusable(fmt::format("{}: was measured with select = \"{}\", and {} has another", file,
-                                measured_with, job.file),
-                    fmt::format("select = \"{}\", or a profile of this job", measured_with));
+  const plan::Select measured_with = profile.record().bounds.select_in_use();
+  if (job.exchange.value_or(plan::Exchange{}).select_in_use() != measured_with) {
+    return unusable(
+        fmt::format("{}: was measured with select = \"{}\", and {} has another", file,
+                    to_name(measured_with), job.file),
+        fmt::format("select = \"{}\", or a profile of this job", to_name(measured_with)));
   }
   const std::vector<LineChoice> lines = TRY(choices(options, job, measured_stages, profile));
   if (options.json) {
