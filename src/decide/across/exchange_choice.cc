@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "decide/across/way_order.h"
 #include "decide/across/ways.h"
 #include "predict/cost/price_plan.h"
 #include "predict/sim/simulate.h"
+#include "steer/tune/convergence_profile.h"
 
 namespace tombolo::across {
 namespace {
@@ -45,6 +47,14 @@ std::string reason_of(const std::vector<Way>& ways, const std::vector<std::strin
 
 Result<plan::Job> with_exchange_chosen(plan::Job job, const plan::Hardware* hardware, int threads) {
   if (!job.exchange || !job.exchange->mode_is_auto) return job;
+  std::optional<tune::ConvergenceProfile> profile;
+  if (const std::string& name = job.exchange->convergence_profile; !name.empty()) {
+    const std::string doing = job.file + ": exchange.convergence_profile";
+    const std::string text = TRY(during(read_file(name), doing));
+    profile = TRY(during(tune::ConvergenceProfile::parse(text, name), doing));
+    if (auto note = tune::note_on_training(profile->record().bounds, name, job))
+      job.notes.push_back(*std::move(note));
+  }
   const std::vector<int64_t> own_steps =
       job.exchange->steps ? std::vector<int64_t>{*job.exchange->steps} : std::vector<int64_t>{};
   job.exchange.emplace();
@@ -64,13 +74,14 @@ Result<plan::Job> with_exchange_chosen(plan::Job job, const plan::Hardware* hard
   }
   std::vector<std::string> left_out;
   // Steps were measured without a first moment, which error feedback takes the place of; with one, sparse
-  // updates did not reach the loss at all (docs/results/thin_lines.md).
-  if (has_first_moment(job)) {
+  // updates did not reach the loss at all (docs/results/thin_lines.md). A profile is of the job's own optimizer.
+  if (has_first_moment(job) && !profile) {
     std::erase_if(grid, [](const plan::Exchange& each) { return each.is_sparse(); });
-    left_out.push_back("sparse (needs [optimizer] beta1 = 0)");
+    left_out.push_back(
+        "sparse (needs [optimizer] beta1 = 0, or a convergence_profile of tombolo tune)");
   }
   std::vector<std::optional<Result<Way>>> found(grid.size());
-  const WaysOptions options;
+  const WaysOptions options{.profile = profile ? &*profile : nullptr};
   parallel_for(grid.size(), threads_or_all(threads), [&](size_t i) {
     plan::Job each = job;
     each.exchange = grid[i];

@@ -2,7 +2,8 @@
 //
 // With the job's own layout each setting of exchange_grid() is simulated, and its iteration taken times the
 // steps that the mode needs (steps_factor.h): the comparison of `tombolo plan --across`, of one layout. Of
-// settings within kTie the cheaper is taken. Chosen before a Plan is made; a run that is resumed with
+// settings within kTie the cheaper is taken. With a convergence_profile, of sparse updates the steps are those
+// that were measured of the job's own model. Chosen before a Plan is made; a run that is resumed with
 // changed links is chosen for again.
 //
 // Cost: a simulation of each setting, of local ones of tens of iterations.

@@ -8,7 +8,9 @@
 #include <set>
 #include <string>
 
+#include "base/file.h"
 #include "decide/across/ways.h"
+#include "support/folder_test.h"
 
 namespace tombolo::across {
 namespace {
@@ -121,6 +123,60 @@ TEST(ExchangeChoice, TakesNoSparseUpdatesWithAFirstMoment) {
   ASSERT_TRUE(job) << job.error().text();
   EXPECT_NE(job->exchange->mode, plan::ExchangeMode::kSparse);
   EXPECT_THAT(job->notes.back(), HasSubstr("sparse (needs [optimizer] beta1 = 0)"));
+}
+
+// A profile of the job's own optimizer: sparse updates are compared with a first moment, too, and win or lose by
+// what was measured.
+class ExchangeChoiceByProfile : public FolderTest {
+ protected:
+  Result<plan::Job> by(double samples_factor, const std::string& training) {
+    const std::string profile = fmt::format(
+        R"({{"bounds": {{"batch_min": 4, "batch_max": 64, "batch_step": 4{}}}, "probes": [)",
+        training);
+    std::string probes;
+    for (const double density : {0.01, 0.1, 1.0}) {
+      probes += fmt::format(R"({}{{"density": {}, "batch": 16, "samples_factor": {}}})",
+                            probes.empty() ? "" : ", ", density, density == 1 ? 1 : samples_factor);
+    }
+    TRY(write_file(at("profile.json"), profile + probes + "]}"));
+    std::string text = two(kLines[0], std::string(kApart) + "[exchange]\nmode = \"auto\"\n" +
+                                          "convergence_profile = \"profile.json\"\n");
+    text.replace(text.find("beta1 = 0"), 9, "beta1 = 0.9");
+    return with_exchange_chosen(TRY(plan::parse_job(text, at("job.toml"))), nullptr, 1);
+  }
+};
+
+TEST_F(ExchangeChoiceByProfile, ItsFactorsDecide) {
+  const auto cheap = by(1, ""), dear = by(1000, "");
+  ASSERT_TRUE(cheap) << cheap.error().text();
+  ASSERT_TRUE(dear) << dear.error().text();
+  EXPECT_THAT(cheap->notes.back(), HasSubstr("sparse blocks 1 %: "));
+  EXPECT_THAT(dear->notes.back(), HasSubstr(" x 10"));  // about a thousand, as it is interpolated
+  EXPECT_NE(dear->exchange->mode, plan::ExchangeMode::kSparse);
+  EXPECT_TRUE(cheap->exchange->convergence_profile.empty());
+}
+
+TEST_F(ExchangeChoiceByProfile, OfAnotherModelIsNoted) {
+  const auto job = by(1, R"(, "training": {"parameters": 12, "sequence": 1024, "optimizer": "adamw",
+                          "learning_rate": 0.5})");
+  ASSERT_TRUE(job) << job.error().text();
+  ASSERT_GE(job->notes.size(), 2u);
+  const std::string& note = job->notes[job->notes.size() - 2];
+  EXPECT_THAT(note, HasSubstr("was measured with parameters 12, and the job has "));
+  EXPECT_THAT(note, HasSubstr("learning_rate 0.5"));
+  EXPECT_THAT(note, ::testing::Not(HasSubstr("sequence")));
+}
+
+TEST_F(ExchangeChoiceByProfile, MustBeThere) {
+  const auto job = with_exchange_chosen(
+      *plan::parse_job(
+          two(kLines[0], std::string(kApart) + "[exchange]\nmode = \"auto\"\nconvergence_profile = "
+                                               "\"none.json\"\n"),
+          at("job.toml")),
+      nullptr, 1);
+  ASSERT_FALSE(job);
+  EXPECT_THAT(job.error().text(), HasSubstr("job.toml: exchange.convergence_profile"));
+  EXPECT_THAT(job.error().text(), HasSubstr("none.json"));
 }
 
 TEST(ExchangeChoice, TakesTheStepsOfTheJob) {

@@ -174,6 +174,7 @@ Result<ProbeBounds> tuning_bounds(const plan::Job& job, int64_t most, double den
                      .batch_step = p.microbatches_by_speed ? job.training.micro_batch : together,
                      .density_min = density_min};
   if (job.exchange) bounds.select = job.exchange->select;
+  if (job.model) bounds.training = tune::probed_training(job);
   bounds.batch_max =
       bounds.batch_min + (most - bounds.batch_min) / bounds.batch_step * bounds.batch_step;
   if (most < together) {

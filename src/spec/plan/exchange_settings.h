@@ -92,8 +92,9 @@ inline constexpr double kExchangeFill = 0.9;
 struct Exchange {
   ExchangeMode mode = ExchangeMode::kDense;
   // mode = "auto": which one is chosen before a Plan is made (decide/across/exchange_choice.h). Of the other
-  // settings it says `steps` alone.
+  // settings it says `steps` and `convergence_profile` alone.
   bool mode_is_auto = false;
+  std::string convergence_profile;  // file of `tombolo tune`: the steps that sparse updates need
   // Groups of gradients (gradient_groups.h) leave during the last backward pass, are updated one by
   // one, and the next forward pass waits for the groups that it has come to. False: they leave
   // after it, and are updated when all are there.
@@ -298,8 +299,10 @@ void check_auto(Archive& a, const Exchange& exchange) {
   Exchange plain;
   plain.mode_is_auto = true;
   plain.steps = exchange.steps;
+  plain.convergence_profile = exchange.convergence_profile;
   a.check(exchange == plain, "mode",
-          "\"auto\" chooses the other settings of [exchange] too, but for steps",
+          "\"auto\" chooses the other settings of [exchange] too, but for steps and "
+          "convergence_profile",
           "leaving them out, or a mode that is named");
   const int64_t steps = exchange.steps_in_use();
   a.check(steps >= 1 && steps <= kLocalStepsMax, "steps",
@@ -346,7 +349,15 @@ void describe(Archive& a, Exchange& exchange) {
              "share of a datacenter's own parameters after an outer step; left out: 0.5 with a "
              "delay, else 0");
   a.optional("decay", exchange.decay, "of what is kept back, each outer step; left out: 0.95");
+  if (Archive::kReads || !exchange.convergence_profile.empty()) {
+    a.optional(
+        "convergence_profile", exchange.convergence_profile,
+        "of mode = \"auto\": file in which tombolo tune says how many samples sparse updates of "
+        "this model need; left out: what was measured with another");
+  }
   if (exchange.mode_is_auto) return check_auto(a, exchange);
+  a.check(exchange.convergence_profile.empty(), "convergence_profile", "needs mode = \"auto\"",
+          "mode = \"auto\", or leaving it out");
   check_sparse(a, exchange);
   check_local(a, exchange);
 }

@@ -168,6 +168,8 @@ TEST(Exchange, SaysWhatDoesNotGoTogether) {
       {sparse + "staleness = 0\nfreshness = \"fixed\"", "needs staleness = 1"},
       {sparse + "overlap = false", "group by group"},
       {sparse + "values = \"fp8\"", "bf16"},
+      {sparse + "convergence_profile = \"p.json\"",
+       "convergence_profile = \"p.json\": needs mode = \"auto\""},
       {sparse + "select = \"top-k\"\nvalues = \"int8\"",
        "must be left out with select = \"top-k\""},
       {sparse + "optimizer_visits = \"all\"\n[optimizer]\nclip_norm = 1.0", "clip_norm"},

@@ -366,6 +366,8 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   }
   if (std::string& profile = job.parallelism.strands_profile; !profile.empty())
     profile = sibling_path(file, profile);
+  if (job.exchange && !job.exchange->convergence_profile.empty())
+    job.exchange->convergence_profile = sibling_path(file, job.exchange->convergence_profile);
   if (job.run.init) job.run.init = sibling_path(file, *job.run.init);
   if (job.checkpoint) job.checkpoint->directory = sibling_path(file, job.checkpoint->directory);
   return job;

@@ -94,7 +94,12 @@ std::string to_toml_text(const Job& job, const std::string& path, const std::str
 // says them.
 template <class JobOrPlan>
 void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
-  if (said.exchange) file.emplace_back("exchange", write_fields(*said.exchange));
+  if (said.exchange) {
+    Exchange exchange = *said.exchange;
+    if (std::string& profile = exchange.convergence_profile; !profile.empty())
+      profile = path_seen_from(path, profile);
+    file.emplace_back("exchange", write_fields(exchange));
+  }
   if (said.data) {
     Data data = *said.data;
     change_paths(data, [&](const std::string& name) { return path_seen_from(path, name); });

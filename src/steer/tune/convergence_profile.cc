@@ -51,6 +51,15 @@ bool has_learnt(const LossCurve& curve) {
 
 }  // namespace
 
+std::optional<std::string> note_on_training(const ProbeBounds& bounds, const std::string& file,
+                                            const plan::Job& job) {
+  if (!bounds.training) return std::nullopt;
+  const std::vector<std::string> differ = differences(*bounds.training, job);
+  if (differ.empty()) return std::nullopt;
+  return fmt::format("{} was measured with {}: how many steps sparse updates need may differ", file,
+                     fmt::join(differ, "; "));
+}
+
 Result<ProbeRecord> parse_probes(std::string_view json, const std::string& file) {
   return read_fields<ProbeRecord>(TRY(parse_json(json, file)), file);
 }

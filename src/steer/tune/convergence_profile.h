@@ -30,6 +30,7 @@
 #include "spec/plan/exchange_settings.h"
 #include "steer/tune/gaussian_process.h"
 #include "steer/tune/loss_curve.h"
+#include "steer/tune/probed_training.h"
 
 namespace tombolo::tune {
 
@@ -47,12 +48,17 @@ struct ProbeBounds {
   int64_t batch_min = 1, batch_max = 1;
   int64_t batch_step = 1;      // batches are batch_min and so many more, once or several times
   double density_min = 0.001;  // densities are drawn from here to 1
-  std::optional<plan::Select> select;  // left out: blocks
+  std::optional<plan::Select> select;      // left out: blocks
+  std::optional<ProbedTraining> training;  // of older files it is not known
 
   plan::Select select_in_use() const { return select.value_or(plan::Select::kBlocks); }
   int64_t batches() const { return (batch_max - batch_min) / batch_step + 1; }
   int64_t batch(int64_t index) const { return batch_min + index * batch_step; }
 };
+
+// What of a profile's training this job has otherwise, as a note; nothing where they are alike, or it is not known.
+std::optional<std::string> note_on_training(const ProbeBounds& bounds, const std::string& file,
+                                            const plan::Job& job);
 
 // What a profile's file says.
 struct ProbeRecord {
@@ -87,6 +93,7 @@ void describe(Archive& a, ProbeBounds& bounds) {
   a.check(bounds.density_min > 0 && bounds.density_min <= 1, "density_min",
           "must be above 0 and at most 1");
   a.optional("select", bounds.select, "what of an update was sent; left out: blocks");
+  a.optional("training", bounds.training, "what was trained");
 }
 
 template <class Archive>

@@ -327,6 +327,8 @@ Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
   if (steps != "law" && steps != "off") {
     profile = TRY(during(
         tune::ConvergenceProfile::parse(TRY(during(read_file(steps), kReading)), steps), kReading));
+    if (const auto note = tune::note_on_training(profile->record().bounds, steps, open.job))
+      command::note(*note);
   }
   Ways found;
   {

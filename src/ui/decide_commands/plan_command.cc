@@ -350,7 +350,9 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   for (cluster::Datacenter& each : open.job.cluster.datacenters)
     each.device.memory = each.device.memory * (1 - options.memory_margin);
   // --across compares all modes; without it no stage has replicas in several datacenters.
+  std::string convergence_profile;
   if (open.job.exchange && open.job.exchange->mode_is_auto) {
+    convergence_profile = open.job.exchange->convergence_profile;
     open.job.exchange.reset();
     if (!options.across)
       command::note("[exchange] mode = \"auto\" is left out: modes are compared by --across");
@@ -366,7 +368,10 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
       return unusable(fmt::format("{} says nothing of --across, whose ways use what they need",
                                   options.all_devices ? "--all-devices" : "--export"),
                       "--out plan.json or job.toml");
-    return plan_across(open, options, out);
+    PlanCommandOptions across = options;
+    if (!convergence_profile.empty() && across.steps_factor == "law")
+      across.steps_factor = convergence_profile;
+    return plan_across(open, across, out);
   }
   if (options.tokens > 0 || !options.local_steps.empty() || options.steps_factor != "law" ||
       options.way > 1) {

@@ -214,6 +214,8 @@ Status tune(const TuneOptions& options, std::ostream& out) {
                     to_name(measured_with), job.file),
         fmt::format("select = \"{}\", or a profile of this job", to_name(measured_with)));
   }
+  if (const auto note = tune::note_on_training(profile.record().bounds, file, job))
+    command::note(*note);
   const std::vector<LineChoice> lines = TRY(choices(options, job, measured_stages, profile));
   if (options.json) {
     print_answer(out, profile, lines, file);

@@ -1,0 +1,39 @@
+// What a convergence profile was measured with: how many samples compression costs depends on the model and its
+// optimizer, and a profile of another training tells little.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "spec/plan/job.h"
+
+namespace tombolo::tune {
+
+struct ProbedTraining {
+  int64_t parameters = 0;  // of the model
+  int64_t sequence = 0;    // tokens of a sample
+  plan::OptimizerName optimizer = plan::OptimizerName::kAdamW;
+  double learning_rate = 0;
+
+  bool operator==(const ProbedTraining&) const = default;
+};
+
+template <class Archive>
+void describe(Archive& a, ProbedTraining& training) {
+  a.required("parameters", training.parameters, "of the model");
+  a.check(training.parameters >= 1, "parameters", "must be at least 1");
+  a.required("sequence", training.sequence, "tokens of a sample");
+  a.check(training.sequence >= 1, "sequence", "must be at least 1");
+  a.required("optimizer", training.optimizer, "its name");
+  a.required("learning_rate", training.learning_rate, "after the warm-up");
+}
+
+// The job has a model.
+ProbedTraining probed_training(const plan::Job& job);
+
+// "12,582,912 parameters, and the job has 8,030,261,248", and so on; empty: the job trains alike.
+std::vector<std::string> differences(const ProbedTraining& probed, const plan::Job& job);
+
+}  // namespace tombolo::tune
