@@ -122,7 +122,7 @@ TEST(ExchangeChoice, TakesNoSparseUpdatesWithAFirstMoment) {
   const auto job = chosen(text);
   ASSERT_TRUE(job) << job.error().text();
   EXPECT_NE(job->exchange->mode, plan::ExchangeMode::kSparse);
-  EXPECT_THAT(job->notes.back(), HasSubstr("sparse (needs [optimizer] beta1 = 0)"));
+  EXPECT_THAT(job->notes.back(), HasSubstr("sparse (needs [optimizer] beta1 = 0, or a"));
 }
 
 // A profile of the job's own optimizer: sparse updates are compared with a first moment, too, and win or lose by

@@ -8,6 +8,8 @@ namespace tombolo::exchange {
 
 compress::CompressOptions compress_options(const plan::Exchange& exchange) {
   const auto values = [&] {
+    if (exchange.selects_top_k())
+      return compress::Values::kBf16;  // of blocks, which it does not send
     switch (exchange.values_in_use()) {
       case plan::SentValues::kBf16:
         return compress::Values::kBf16;
