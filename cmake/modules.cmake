@@ -1,7 +1,7 @@
 # What computes, or moves bytes, for long. A build that is made to be tested once optimises these alone (TOMBOLO_OPTIMISE_HOT):
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
-set(TOMBOLO_HOT base action model plan graph trace schedule prefill tune prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
+set(TOMBOLO_HOT base action model plan graph trace schedule prefill tune prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo across network ledger score astra sweep
     link transport control compress update kernels exchange state stage observe join run wanem)
 # Loops over numbers, vectors among them, which without optimisation are slower by tens: optimised under a sanitizer, too. They use
 # no precompiled headers (precompiled.cmake), which would have to be compiled so as well.
