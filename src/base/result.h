@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -28,6 +29,21 @@ enum class ErrorCode {
   kLostPeer = 4,    // another rank went away. Exits with 1.
 };
 
+// What happened between two processes, where a caller reacts to exactly that. Also sent between
+// them (perform/link/handshake.h): a value keeps its meaning, and none is used again.
+enum class ErrorCause : uint8_t {
+  kOther = 0,              // only the message says
+  kTokenDiffers = 1,       // the two have different job tokens: one may be an earlier run's
+  kDuplicateRank = 2,      // another process is this rank already
+  kAboutToEnd = 3,         // the one that was called ends; another may come after it
+  kTooManyHandshakes = 4,  // it was refused for want of room, and may try again
+  kRestarted = 5,          // the process that was meant is gone; another has its rank
+  kCrossingCalls = 6,      // the two called each other at once, and the other call stays
+  kDamagedOnTheWay = 7,    // bytes came damaged, which says nothing about who sent them
+  kReceiveTimeout = 8,     // a message did not come before its deadline
+};
+constexpr ErrorCause kLastErrorCause = ErrorCause::kReceiveTimeout;
+
 // Where in a file an error is; empty or 0 where that is not known. The message says it, too.
 struct ErrorPlace {
   std::string file = {};
@@ -42,6 +58,7 @@ struct Error {
   std::vector<std::string> context;  // "while reading ...", innermost first
   std::string hint;                  // what to try; empty where there is nothing to say
   ErrorPlace place = {};
+  ErrorCause cause = ErrorCause::kOther;
 
   // Adds what the caller was doing, as a phrase that follows "while".
   Error&& during(std::string doing) && {

@@ -19,6 +19,7 @@
 
 #include "perform/link/frame.h"
 #include "perform/transport/endpoint.h"
+#include "perform/transport/receive_timeout.h"
 #include "support/ocean_splice.h"
 
 namespace tombolo::ocean {
@@ -128,7 +129,8 @@ class OceanEndpoint final : public Endpoint, public Belonging {
           gone = Error(*peers_[rank].ended).during("waiting for " + link::text(tag));
       }
       if (gone) return fail(*gone);
-      if (waters_.now() >= deadline) return failed("it did not come in time");
+      if (waters_.now() >= deadline)
+        return fail(transport::receive_timeout(wanted.front().peer, wanted.front().tag));
       pause(deadline);
     }
   }
@@ -202,7 +204,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
       welcome = p.gathering.add(who, false);
     }
     if (!welcome) {
-      if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
+      if (options_.on_duplicate && welcome.error().cause == ErrorCause::kDuplicateRank)
         options_.on_duplicate(who.rank);
       return fail(welcome.error());
     }
@@ -236,7 +238,8 @@ class OceanEndpoint final : public Endpoint, public Belonging {
         !second->second.first->reaches(door)) {
       for (const auto& call : {first, second}) {
         if (over && call != none)
-          call->second.first->refuse(call->second.second, "nobody spoke at the splice");
+          call->second.first->refuse(call->second.second,
+                                     {.message = "nobody spoke at the splice"});
       }
       if (!over) {
         sea.ocean().at(sea.ocean().now() + SimDuration{200'000'000},
@@ -259,7 +262,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
               }),
           "a hello that cannot be read");
     if (said) return;
-    for (const auto& call : {lower, higher}) call.first->refuse(call.second, said.error().message);
+    for (const auto& call : {lower, higher}) call.first->refuse(call.second, said.error());
   }
   void take(int32_t from, link::Tag tag, link::Payload payload, SimTime sent) {
     Peer& p = peers_[from];
@@ -315,9 +318,11 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     return at != sea_.splices_.end() && !sea_.is_cut(waters_.process().host, at->second->host()) &&
            !sea_.ocean().is_suspended(at->second->host());
   }
-  void refuse(int32_t rank, const std::string& why) {
+  void refuse(int32_t rank, const Error& why) {
     peers_[rank].refused =
-        Error{ErrorCode::kLostPeer, fmt::format("no link to rank {}: {}", rank, why), {}, {}};
+        Error{.code = ErrorCode::kLostPeer,
+              .message = fmt::format("no link to rank {}: {}", rank, why.message),
+              .cause = why.cause};
     changed_.notify_all();
   }
   void rest() { pause(waters_.now() + SimDuration{100'000'000}); }
@@ -386,8 +391,10 @@ class OceanEndpoint final : public Endpoint, public Belonging {
                     }),
                 "a hello that cannot be read");
           if (said) return {};
-          return fail({said.error().code, fmt::format("no link to rank {} at {}:{}: {}", rank, host,
-                                                      port, said.error().message)});
+          return fail({.code = said.error().code,
+                       .message = fmt::format("no link to rank {} at {}:{}: {}", rank, host, port,
+                                              said.error().message),
+                       .cause = said.error().cause});
         }
       }
       if (waters_.now() >= deadline) break;

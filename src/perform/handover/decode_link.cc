@@ -60,11 +60,14 @@ Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodeP
   };
   const SimTime known_by = clock.now() + kDecodeSilence + kLookAgain;
   Status called = call();
-  while (!called && link::is_duplicate_refusal(called.error()) && clock.now() < known_by) {
+  const auto is_taken = [&] {
+    return !called && called.error().cause == ErrorCause::kDuplicateRank;
+  };
+  while (is_taken() && clock.now() < known_by) {
     clock.sleep_until(clock.now() + kLookAgain);
     called = call();
   }
-  if (!called && link::is_duplicate_refusal(called.error())) {
+  if (is_taken()) {
     return unusable(
         fmt::format("the decode worker at {} works for another front already", at.text()),
         "a decode worker of its own for each front");

@@ -52,7 +52,8 @@ FrameHeader parse(std::span<const std::byte> in) {
 }
 
 auto corrupt(const std::string& what) {
-  return failed(fmt::format("corrupt frame: {}; {}", what, trust::kDamagedOnTheWay));
+  return fail({.message = fmt::format("corrupt frame: {}; {}", what, trust::kDamagedOnTheWay),
+               .cause = ErrorCause::kDamagedOnTheWay});
 }
 
 // Everything that can be known from the header alone.

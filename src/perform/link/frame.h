@@ -53,7 +53,8 @@ struct FrameHeader {
   // In a receipt: how many segments (data frames) came over this connection since it shook hands;
   // in a goodbye: up to which message all are here.
   uint64_t iteration = 0;
-  // Which tensor of the iteration; in a hello: the rank that is called; in a receipt: the credit.
+  // Which tensor of the iteration; in a hello: the rank that is called; in a receipt: the credit; in
+  // a failure: its ErrorCause.
   uint64_t tag = 0;
   // Messages of a link count from 1, in the order of send(). In a hello: which connection of the
   // link this is, from 0; in a goodbye: how many messages were sent; in a receipt: up to which.

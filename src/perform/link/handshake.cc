@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "perform/trust/secure_stream.h"
@@ -10,13 +11,23 @@
 namespace tombolo::link {
 namespace {
 
-// Words that the other side recognises in a failure frame.
 constexpr std::string_view kTokenDiffers = "its job token differs";
 constexpr std::string_view kDuplicate = "there is one already";
 constexpr std::string_view kEnds = "is about to end";
 constexpr std::string_view kCrowd = "too many handshakes at once; try again";
 constexpr std::string_view kRestarted = "was started again";
 constexpr std::string_view kCrossing = "this rank calls that one already";
+
+// How builds that sent no cause end the message of a refusal. Goes with protocol version 5.
+constexpr std::pair<std::string_view, ErrorCause> kWordsWithoutCause[] = {
+    {kTokenDiffers, ErrorCause::kTokenDiffers},
+    {kDuplicate, ErrorCause::kDuplicateRank},
+    {kEnds, ErrorCause::kAboutToEnd},
+    {kCrowd, ErrorCause::kTooManyHandshakes},
+    {kRestarted, ErrorCause::kRestarted},
+    {kCrossing, ErrorCause::kCrossingCalls},
+    {trust::kDamagedOnTheWay, ErrorCause::kDamagedOnTheWay},
+};
 
 // Token, attempt, incarnation, the incarnation that it resumes, round, grace in ms.
 constexpr size_t kHelloBytes = 16 + 8 + 8 + 8 + 8 + 4 + 4;
@@ -43,6 +54,17 @@ std::vector<std::byte> control_frame(const Identity& self, FrameHeader header,
   header.total = payload.size();
   header.length = static_cast<uint32_t>(payload.size());
   return encode_frame(header, payload);
+}
+
+// What the other side refused with. A cause that this build does not know counts as none.
+Error refusal_of(const Frame& frame) {
+  Error error{.message = printable(frame.payload)};
+  const uint64_t cause = frame.header.tag;
+  if (cause > 0 && cause <= static_cast<uint64_t>(kLastErrorCause))
+    error.cause = static_cast<ErrorCause>(cause);
+  for (const auto& [words, meant] : kWordsWithoutCause)
+    if (cause == 0 && error.message.ends_with(words)) error.cause = meant;
+  return error;
 }
 
 int digit(char c) {
@@ -122,19 +144,22 @@ std::vector<std::byte> ping_frame(const Identity& self) {
   return control_frame(self, {.kind = FrameKind::kPing}, {});
 }
 
-std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason) {
-  reason = reason.substr(0, kStrangerPayloadMax);
-  return control_frame(self, {.kind = FrameKind::kFailure},
+std::vector<std::byte> failure_frame(const Identity& self, const Error& error) {
+  const std::string_view reason = std::string_view(error.message).substr(0, kStrangerPayloadMax);
+  return control_frame(self,
+                       {.kind = FrameKind::kFailure, .tag = static_cast<uint64_t>(error.cause)},
                        std::as_bytes(std::span(reason.data(), reason.size())));
 }
 
 Result<Caller> check_hello(const Identity& self, const Frame& frame) {
   const FrameHeader& header = frame.header;
-  if (header.kind == FrameKind::kFailure) return failed(printable(frame.payload));
+  if (header.kind == FrameKind::kFailure) return fail(refusal_of(frame));
   if (header.kind != FrameKind::kHello) return failed("it did not say hello first");
   const auto token = frame.payload.first(std::min<size_t>(frame.payload.size(), 16));
   if (!self.token.equals(token))
-    return failed(std::string(kTokenDiffers), "start all ranks of a job with the same token");
+    return fail({.message = std::string(kTokenDiffers),
+                 .hint = "start all ranks of a job with the same token",
+                 .cause = ErrorCause::kTokenDiffers});
   if (frame.payload.size() != kHelloBytes)
     return failed(fmt::format("a hello of {} bytes", frame.payload.size()));
   if (header.sender >= static_cast<uint32_t>(self.ranks))
@@ -189,7 +214,8 @@ Result<Gathering::Welcome> Gathering::add(const Caller& caller, bool resumable) 
   if (same && part.connections != connections_)
     return failed(
         fmt::format("its link has {} connections, and now {}", connections_, part.connections));
-  if (!same && expected_) return failed(std::string(kCrossing));
+  if (!same && expected_)
+    return fail({.message = std::string(kCrossing), .cause = ErrorCause::kCrossingCalls});
   if (same) {
     incarnation_ = caller.incarnation;
     here_.insert(part.connection);
@@ -230,26 +256,23 @@ Status Gathering::check_again(const Caller& caller) const {
 
 void Gathering::start_over() { *this = {}; }
 
-bool is_token_refusal(const Error& error) { return error.message.ends_with(kTokenDiffers); }
-bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
-bool is_ending_refusal(const Error& error) { return error.message.ends_with(kEnds); }
-bool is_crowd_refusal(const Error& error) { return error.message.ends_with(kCrowd); }
-bool is_damage_refusal(const Error& error) {
-  return error.message.ends_with(trust::kDamagedOnTheWay);
+Error about_to_end() {
+  return {.message = fmt::format("this rank {}", kEnds), .cause = ErrorCause::kAboutToEnd};
 }
-bool is_crossing_refusal(const Error& error) { return error.message.ends_with(kCrossing); }
-bool is_restart_refusal(const Error& error) { return error.message.ends_with(kRestarted); }
 
-Error about_to_end() { return {ErrorCode::kFailed, fmt::format("this rank {}", kEnds)}; }
-
-Error crowded() { return {ErrorCode::kFailed, std::string(kCrowd)}; }
+Error crowded() {
+  return {.message = std::string(kCrowd), .cause = ErrorCause::kTooManyHandshakes};
+}
 
 Error was_restarted(int32_t rank) {
-  return {ErrorCode::kLostPeer, fmt::format("rank {} {}", rank, kRestarted)};
+  return {.code = ErrorCode::kLostPeer,
+          .message = fmt::format("rank {} {}", rank, kRestarted),
+          .cause = ErrorCause::kRestarted};
 }
 
 Error duplicate_rank(int32_t rank) {
-  return {ErrorCode::kFailed, fmt::format("duplicate rank {}: {}", rank, kDuplicate)};
+  return {.message = fmt::format("duplicate rank {}: {}", rank, kDuplicate),
+          .cause = ErrorCause::kDuplicateRank};
 }
 
 }  // namespace tombolo::link

@@ -101,11 +101,12 @@ std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages,
 std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments = 0,
                                      uint64_t credit = kUnlimited);
 std::vector<std::byte> ping_frame(const Identity& self);
-std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason);
+// Carries the error's message and its cause.
+std::vector<std::byte> failure_frame(const Identity& self, const Error& error);
 
-// Whoever sent this first frame, or why it cannot be a peer. Says nothing about the job to somebody
-// without its token. Two incarnations of one rank are refused in words that is_restart_refusal()
-// knows.
+// Who sent this first frame, or why it cannot be a peer. Says nothing about the job to somebody
+// without its token. Two incarnations of one rank are refused with
+// ErrorCause::kRestarted.
 Result<Caller> check_hello(const Identity& self, const Frame& frame);
 
 // Which connections of a link have shaken hands. The link is up when all have.
@@ -145,19 +146,7 @@ class Gathering {
   std::map<uint32_t, uint32_t> rounds_;  // by connection, of those that were called again
 };
 
-// Refusals that a dialer can do something about: it has another token than the listener (an old
-// one, perhaps); somebody else is this rank already; the listener ends, and another may come after
-// it; too many knock at once, and it may try again; one of them could not read what the other said,
-// which says nothing about who it is; the process that it means to go on with is gone, and another
-// has its place.
-bool is_token_refusal(const Error& error);
-bool is_duplicate_refusal(const Error& error);
-bool is_ending_refusal(const Error& error);
-bool is_crowd_refusal(const Error& error);
-bool is_damage_refusal(const Error& error);
-bool is_restart_refusal(const Error& error);
-// It calls the dialer itself: one of the two is about to be told not to.
-bool is_crossing_refusal(const Error& error);
+// Refusals that a caller tells apart by their cause.
 Error duplicate_rank(int32_t rank);
 Error about_to_end();
 Error crowded();

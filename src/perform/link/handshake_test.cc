@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <span>
+#include <string>
+
 #include "support/test_bytes.h"
 
 namespace tombolo::link {
@@ -66,7 +70,7 @@ TEST(Handshake, OthersAreToldWhatIsWrong) {
               HasSubstr("connection 2 of 2, counted from 0; a link has 1 to 16"));
   EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 0})));
   EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 17})));
-  EXPECT_EQ(answer(failure_frame(good, "no room\n\x07")).error().message, "no room ?");
+  EXPECT_EQ(answer(failure_frame(good, {.message = "no room\n\x07"})).error().message, "no room ?");
 }
 
 // A hello names its process, and a redial the one it means to go on with.
@@ -82,8 +86,43 @@ TEST(Handshake, ARedialIsForOneProcess) {
   const auto meant_another = answer(hello_frame(self, 0, part, {.resumes = 78}));
   ASSERT_FALSE(meant_another);
   EXPECT_EQ(meant_another.error().message, "rank 0 was started again");
-  EXPECT_TRUE(is_restart_refusal(meant_another.error()));
-  EXPECT_TRUE(is_crowd_refusal(crowded()));
+  EXPECT_EQ(meant_another.error().cause, ErrorCause::kRestarted);
+  EXPECT_EQ(crowded().cause, ErrorCause::kTooManyHandshakes);
+}
+
+Error heard(const Error& said, uint64_t cause) {
+  const auto bytes = std::as_bytes(std::span(said.message));
+  const FrameHeader header{.kind = FrameKind::kFailure, .sender = 1, .tag = cause};
+  return check_hello({.rank = 0, .ranks = 4, .token = kToken}, {header, bytes}).error();
+}
+
+// The caller decides by it, and the words may change.
+TEST(Handshake, ARefusalCarriesItsCause) {
+  const Identity self{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
+  for (int cause = 0; cause <= static_cast<int>(kLastErrorCause); ++cause) {
+    const Error said{.message = "in other words", .cause = static_cast<ErrorCause>(cause)};
+    EXPECT_EQ(answer(failure_frame(self, said)).error().cause, said.cause);
+    EXPECT_EQ(answer(failure_frame(self, said)).error().message, said.message);
+  }
+}
+
+TEST(Handshake, ACauseThatThisBuildDoesNotKnowIsNone) {
+  for (const uint64_t cause : {uint64_t{9}, uint64_t{256 + 2}, UINT64_MAX})
+    EXPECT_EQ(heard({.message = "there is one already"}, cause).cause, ErrorCause::kOther);
+}
+
+// Builds before these numbers are told by how their messages end.
+TEST(Handshake, ARefusalWithoutACauseIsToldByItsWords) {
+  const auto cause = [](const std::string& words) { return heard({.message = words}, 0).cause; };
+  EXPECT_EQ(cause("its job token differs"), ErrorCause::kTokenDiffers);
+  EXPECT_EQ(cause("duplicate rank 2: there is one already"), ErrorCause::kDuplicateRank);
+  EXPECT_EQ(cause("this rank is about to end"), ErrorCause::kAboutToEnd);
+  EXPECT_EQ(cause("too many handshakes at once; try again"), ErrorCause::kTooManyHandshakes);
+  EXPECT_EQ(cause("rank 2 was started again"), ErrorCause::kRestarted);
+  EXPECT_EQ(cause("this rank calls that one already"), ErrorCause::kCrossingCalls);
+  EXPECT_EQ(cause("corrupt frame; it was damaged on the way, perhaps"),
+            ErrorCause::kDamagedOnTheWay);
+  EXPECT_EQ(cause("there is one already, or two"), ErrorCause::kOther);
 }
 
 // Without the token one learns nothing else about the job.
@@ -105,8 +144,8 @@ TEST(Gathering, IsCompleteWhenAllConnectionsCameInAnyOrder) {
   }
   EXPECT_TRUE(gathering.complete());
   // Whoever comes now is one too many, of whatever attempt.
-  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(5, 1)).error()));
-  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(6, 0)).error()));
+  EXPECT_EQ(gathering.add(call(5, 1)).error().cause, ErrorCause::kDuplicateRank);
+  EXPECT_EQ(gathering.add(call(6, 0)).error().cause, ErrorCause::kDuplicateRank);
 }
 
 // The caller's process was started anew, and nobody told us that the first one is gone.
@@ -136,15 +175,15 @@ TEST(Gathering, ALostConnectionComesBackToTheSameProcess) {
   EXPECT_THAT(gathering.add(from(5, call(9, 1, 2), 1), true).error().message,
               HasSubstr("has called again for this connection since"));
   EXPECT_EQ(*gathering.add(from(5, call(9, 1, 2), 3), true), Gathering::Welcome::kResumed);
-  EXPECT_TRUE(is_duplicate_refusal(gathering.add(from(5, call(9, 0, 2), 1)).error()))
+  EXPECT_EQ(gathering.add(from(5, call(9, 0, 2), 1)).error().cause, ErrorCause::kDuplicateRank)
       << "not a link that ends with its connections";
   EXPECT_FALSE(gathering.add(from(5, call(8, 0, 2), 1), true)) << "another link";
   // Its successor called later; a process of before is a zombie and ends nothing.
-  EXPECT_TRUE(is_restart_refusal(gathering.add(from(6, call(10, 0, 2), 0), true).error()));
+  EXPECT_EQ(gathering.add(from(6, call(10, 0, 2), 0), true).error().cause, ErrorCause::kRestarted);
   EXPECT_EQ(gathering.add(from(4, call(8, 0, 2), 0), true).error().message,
             "another process has been rank 7 since");
   EXPECT_TRUE(gathering.check_again(from(5, call(9, 0, 2), 4)));
-  EXPECT_TRUE(is_restart_refusal(gathering.check_again(from(6, call(9, 0, 2), 4)).error()));
+  EXPECT_EQ(gathering.check_again(from(6, call(9, 0, 2), 4)).error().cause, ErrorCause::kRestarted);
 }
 
 TEST(Gathering, RefusesWhatContradictsItself) {
@@ -158,7 +197,7 @@ TEST(Gathering, WhoCallsWaitsForItsOwnAttemptOnly) {
   Gathering gathering;
   gathering.expect(5, 2);
   EXPECT_FALSE(gathering.complete());
-  EXPECT_TRUE(is_crossing_refusal(gathering.add(call(6, 0, 2)).error()));
+  EXPECT_EQ(gathering.add(call(6, 0, 2)).error().cause, ErrorCause::kCrossingCalls);
   EXPECT_TRUE(gathering.add(call(5, 0, 2)));
   EXPECT_TRUE(gathering.add(call(5, 1, 2)));
   EXPECT_TRUE(gathering.complete());

@@ -77,7 +77,8 @@ Status NeighbourLinks::link_to(const plan::Plan& plan, int32_t peer) {
         return orders_.contains(peer) && orders_[peer].dialling != how.dialling;
       };
       const bool is_told = clock_.await(*changed_, lock, in(kOrderMax), told);
-      if (!is_told && (given_up_ || !link::is_crossing_refusal(linked.error()))) return linked;
+      const bool crossed = linked.error().cause == ErrorCause::kCrossingCalls;
+      if (!is_told && (given_up_ || !crossed)) return linked;
       continue;
     }
     lock.unlock();

@@ -270,14 +270,14 @@ Status RankSession::dial_launcher() {
     const Status linked = control_->connect(launcher(), at.host, at.port, {}, deadline);
     if (linked) return {};
     const Error& error = linked.error();
-    const bool is_duplicate = link::is_duplicate_refusal(error);
+    const bool is_duplicate = error.cause == ErrorCause::kDuplicateRank;
     if (!is_duplicate) taken_until = kNever;
     if (is_duplicate && taken_until == kNever)
       taken_until = in(std::min(options_.join_max, options_.terms.ceiling));
     const bool hung_up = error.code == ErrorCode::kLostPeer;
-    const bool early = hung_up ||
-                       (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
-                       (link::is_token_refusal(error) && !options_.token_file.empty());
+    const bool early =
+        hung_up || (options_.returns && (is_duplicate || error.cause == ErrorCause::kAboutToEnd)) ||
+        (error.cause == ErrorCause::kTokenDiffers && !options_.token_file.empty());
     if (!early || clock_.now() >= (is_duplicate ? taken_until : deadline)) {
       if (is_duplicate) now_known(options_.returns ? Known::kDisplaced : Known::kTold);
       return hung_up ? fail(nobody_there()) : linked;

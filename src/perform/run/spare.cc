@@ -93,11 +93,11 @@ class SpareSession {
     }
     endpoint_.reset();
     const Error& error = linked.error();
-    const bool is_duplicate = link::is_duplicate_refusal(error);
+    const bool is_duplicate = error.cause == ErrorCause::kDuplicateRank;
     if (is_duplicate) number_ = (number_ + 1) % kSparesMax;
     const bool may_change = error.code == ErrorCode::kLostPeer || is_duplicate ||
-                            link::is_ending_refusal(error) ||
-                            (link::is_token_refusal(error) && !start_.token);
+                            error.cause == ErrorCause::kAboutToEnd ||
+                            (error.cause == ErrorCause::kTokenDiffers && !start_.token);
     if (!may_change) return fail(error);
     return false;
   }

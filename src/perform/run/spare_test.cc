@@ -11,6 +11,7 @@
 
 #include "perform/join/control_message.h"
 #include "perform/run/workers.h"
+#include "perform/transport/receive_timeout.h"
 
 namespace tombolo::run {
 namespace {
@@ -158,9 +159,10 @@ class ScriptedEndpoint final : public transport::Endpoint {
     return call_.linked;
   }
   Status send(int32_t, link::Tag, link::Payload, link::Urgency) override { return call_.sent; }
-  Result<Came> receive_any(std::span<const Awaited>, SimTime deadline) override {
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline) override {
     clock_.sleep_until(std::min(deadline, until_));
-    if (clock_.now() < until_) return failed("it did not come in time");
+    if (clock_.now() < until_)
+      return fail(transport::receive_timeout(wanted.front().peer, wanted.front().tag));
     if (said_ == call_.says.size()) return fail({ErrorCode::kLostPeer, "it is gone", {}, {}});
     return Came{0, {.payload = join::encode(call_.says[said_++])}};
   }

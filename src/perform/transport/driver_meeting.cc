@@ -56,7 +56,7 @@ void Driver::welcome(const ConnectionPtr& c) {
 void Driver::evict(const ConnectionPtr& c) {
   const Error crowd = link::crowded();
   if (!c->secure) {
-    const auto frame = link::failure_frame(options_.identity, crowd.message);
+    const auto frame = link::failure_frame(options_.identity, crowd);
     ::send(c->socket.native_handle(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
   ++evicted_;
@@ -183,7 +183,8 @@ Status Driver::on_hello(const ConnectionPtr& c, const link::Frame& frame) {
   std::vector<ConnectionPtr> outdated;
   const Status joined = join(c, caller, outdated);
   for (const ConnectionPtr& other : outdated) shut(other);
-  if (!joined && link::is_restart_refusal(joined.error()) && c->in_handshake() && !c->recalls())
+  if (!joined && joined.error().cause == ErrorCause::kRestarted && c->in_handshake() &&
+      !c->recalls())
     end_link(caller.rank, lost(caller.rank, "it was started again"));
   TRY(joined);
   if (c->dialed < 0)
@@ -212,7 +213,7 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
       is_second ? Result<link::Gathering::Welcome>(fail(link::duplicate_rank(caller.rank)))
                 : p.link.gathering().add(caller, p.link.resumable());
   if (!welcome) {
-    if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
+    if (options_.on_duplicate && welcome.error().cause == ErrorCause::kDuplicateRank)
       options_.on_duplicate(caller.rank);
     return fail(welcome.error());
   }
@@ -320,14 +321,16 @@ void Driver::refuse(const ConnectionPtr& c, const Error& error) {
         fmt::format("no link to rank {} {} {}: {}", called,
                     c->meets >= 0 ? "through the coordinator at" : "at", c->remote, error.message),
         {},
-        error.hint};
+        error.hint,
+        {},
+        error.cause};
     changed_.notify_all();
   } else if (options_.log) {
     const auto line = refusals_.add("refused a connection", c->remote, error.message, clock_.now());
     if (line) options_.log(*line);
   }
   limit_handshake(c);
-  say_last(c, link::failure_frame(options_.identity, error.message));
+  say_last(c, link::failure_frame(options_.identity, error));
 }
 
 }  // namespace tombolo::transport

@@ -140,12 +140,12 @@ void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
 // it.
 void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
   const int32_t rank = std::max(c->dialed, c->meets);
-  if (link::is_restart_refusal(error)) {
+  if (error.cause == ErrorCause::kRestarted) {
     shut(c);
     return end_link(rank, lost(rank, "it was started again"));
   }
-  if (error.code == ErrorCode::kLostPeer || link::is_crowd_refusal(error) ||
-      link::is_damage_refusal(error))
+  if (error.code == ErrorCode::kLostPeer || error.cause == ErrorCause::kTooManyHandshakes ||
+      error.cause == ErrorCause::kDamagedOnTheWay)
     return call_failed(c, error.message);
   shut(c);
   end_link(rank, lost(rank, "it does not go on with the link: " + error.message));

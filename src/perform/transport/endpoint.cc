@@ -178,8 +178,9 @@ void Driver::uncall(Peer& p, const Error& error) {
 // Where nothing can be read for long it is no accident. True: now is the time to try again.
 bool Driver::call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime deadline) {
   if (p.came_up() || aborted_ || !p.unreachable) return false;
-  const bool damaged = link::is_damage_refusal(*p.unreachable) && clock_.now() < readable_by;
-  if (!damaged && !link::is_crowd_refusal(*p.unreachable)) return false;
+  const ErrorCause cause = p.unreachable->cause;
+  const bool damaged = cause == ErrorCause::kDamagedOnTheWay && clock_.now() < readable_by;
+  if (!damaged && cause != ErrorCause::kTooManyHandshakes) return false;
   uncall(p, *p.unreachable);
   // Where many were refused together they shall not come back together.
   const SimDuration pause{50'000'000 + static_cast<int64_t>(attempt_now() % 100'000'000)};
@@ -441,7 +442,7 @@ void Driver::abort(Error error) {
     p.link.outbox().clear();
     for (const auto& [number, c] : p.connections)
       asio::post(io_, [this, c = c, reason] {
-        say_last(c, link::failure_frame(options_.identity, reason));
+        say_last(c, link::failure_frame(options_.identity, {.message = reason}));
       });
   }
 }

@@ -26,7 +26,7 @@ TEST_F(EndpointTest, ADialerLearnsThatItsTokenDiffers) {
   auto one = *Endpoint::create({.identity = other}, clock_);
   const Status status = one->connect(0, "127.0.0.1", zero->port(), {}, soon());
   ASSERT_FALSE(status);
-  EXPECT_TRUE(link::is_token_refusal(status.error())) << status.error().text();
+  EXPECT_EQ(status.error().cause, ErrorCause::kTokenDiffers) << status.error().text();
 }
 
 TEST_F(EndpointTest, GarbageIsRefused) {
@@ -101,8 +101,8 @@ TEST_F(EndpointTest, ADialerThatWasOneTooManyTriesAgain) {
   ASSERT_EQ(::listen(door, 8), 0);
   ASSERT_EQ(getsockname(door, reinterpret_cast<sockaddr*>(&at), &size), 0);
   auto answers = std::async(std::launch::async, [&] {
-    const auto crowd = link::failure_frame(identity(1), link::crowded().message);
-    const auto no = link::failure_frame(identity(1), "it is late");
+    const auto crowd = link::failure_frame(identity(1), link::crowded());
+    const auto no = link::failure_frame(identity(1), {.message = "it is late"});
     for (const auto& say : {crowd, crowd, no}) {
       const int call = ::accept(door, nullptr, nullptr);
       ::send(call, say.data(), say.size(), MSG_NOSIGNAL);
@@ -131,8 +131,7 @@ TEST_F(EndpointTest, ADuplicateRankIsRefusedAndTheFirstGoesOn) {
   const Status status = impostor->connect(0, "127.0.0.1", zero->port(), {}, soon());
   ASSERT_FALSE(status);
   EXPECT_EQ(duplicate.get_future().get(), 1) << "the owner hears of it";
-  EXPECT_TRUE(link::is_duplicate_refusal(status.error()));
-  EXPECT_FALSE(link::is_token_refusal(status.error()));
+  EXPECT_EQ(status.error().cause, ErrorCause::kDuplicateRank);
   EXPECT_THAT(status.error().message, HasSubstr("duplicate rank 1: there is one already"));
   EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("duplicate rank 1")));
   ASSERT_TRUE(one->send(0, {1, 1}, noise(1000, 1)));

@@ -304,7 +304,8 @@ Error in_words(unsigned long code) {
   };
   const int reason = ERR_GET_REASON(code);
   const auto damaged = [&](const std::string& words) {
-    return error(fmt::format("{}; {}", words, kDamagedOnTheWay));
+    return Error{.message = fmt::format("{}; {}", words, kDamagedOnTheWay),
+                 .cause = ErrorCause::kDamagedOnTheWay};
   };
   if (ERR_GET_LIB(code) != ERR_LIB_SSL) return damaged("its TLS connection is broken");
   switch (reason) {

@@ -31,8 +31,8 @@
 
 namespace tombolo::trust {
 
-// How errors end that say nothing about who is there: a packet of a handshake came damaged past TCP's
-// checksum, here or on the other side. Another call may go better (link/handshake.h).
+// What errors with ErrorCause::kDamagedOnTheWay say: a packet of a handshake came damaged past TCP's
+// checksum, here or on the other side. Another call may go better.
 inline constexpr std::string_view kDamagedOnTheWay = "it was damaged on the way, perhaps";
 
 // What all connections of one host share. Immutable; may be used by several threads.
