@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+#include "base/check.h"
+
 namespace tombolo::transport {
 
 std::string detail::text(const tcp::endpoint& at) {
@@ -39,7 +41,12 @@ link::Loss loss_of(const asio::error_code& error) {
 // --- Reading ------------------------------------------------------------------------------------
 
 void Driver::read(const ConnectionPtr& c) {
-  const auto space = c->secure ? c->secure->space() : c->decoder.space();
+  // What is refused is not decoded, and would fill the decoder: a read of no bytes ends at once, again
+  // and again.
+  const auto space = c->secure                           ? c->secure->space()
+                     : c->incoming == Incoming::kIgnored ? std::span<std::byte>(unread_)
+                                                         : c->decoder.space();
+  CHECK(!space.empty(), "a read of no bytes from {}", c->remote);
   c->socket.async_read_some(
       asio::buffer(space.data(), space.size()), [this, c](asio::error_code error, size_t bytes) {
         if (!c->is_open()) return close_parked(c);

@@ -6,6 +6,7 @@
 // work over. What a link is, and when it is up or over, is decided in link.h.
 #pragma once
 
+#include <array>
 #include <asio.hpp>
 #include <condition_variable>
 #include <deque>
@@ -267,6 +268,7 @@ class Driver final : public Endpoint {
   uint64_t evicted_ = 0;  // and not logged yet
   SimTime evicted_logged_;
   RefusalLines refusals_;
+  std::array<std::byte, 4096> unread_;  // what comes from those that were refused
   std::thread thread_;
 
   mutable std::mutex mutex_;

@@ -60,6 +60,26 @@ TEST_F(EndpointTest, ASlowStrangerIsShownTheDoor) {
   EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("no hello within 30 ms")));
 }
 
+// More than its decoder holds, whatever that made of the beginning. It is read, dropped, and costs no
+// more than that: Driver::read() checks that no read is of no bytes, which would end at once, for ever.
+TEST_F(EndpointTest, WhatARefusedConnectionGoesOnToSayIsDropped) {
+  auto zero = endpoint(0);
+  link::Identity other = identity(1);
+  other.token = *link::Token::random();
+  std::vector<std::byte> stale = link::hello_frame(other, 0);
+  stale.resize(20'000);
+  for (const auto& bytes : {std::vector<std::byte>(20'000, std::byte{'x'}), stale}) {
+    RawPeer stranger(zero->port());
+    stranger.say(bytes);
+    EXPECT_THAT(stranger.refusal(),
+                testing::AnyOf(HasSubstr("not a Tombolo connection"), HasSubstr("token differs")));
+  }
+  auto one = endpoint(1);
+  link(*zero, 0, *one, 1);
+  ASSERT_TRUE(one->send(0, {1, 1}, noise(1000, 1)));
+  EXPECT_EQ(zero->receive(1, {1, 1}, soon())->payload, noise(1000, 1));
+}
+
 // --- Crowds -------------------------------------------------------------------------------------
 
 // Silent connections, as many as a kernel and this process can have.
