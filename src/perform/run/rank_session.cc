@@ -138,6 +138,7 @@ class RankSession {
   std::unique_ptr<Endpoint> endpoint_;  // to the other ranks, in the run's epoch
   link::Token token_;                   // that the launcher took
   uint64_t incarnation_ = 0;            // which process this is, for the other ranks
+  int64_t epoch_ = 0;                   // of endpoint_
   std::optional<join::Start> start_;    // with what all began
   std::optional<state::CheckpointAgent> keeper_;
   state::PieceFetcher fetcher_{
@@ -307,6 +308,7 @@ Status RankSession::open_door() {
   if (!lease) return failed("the launcher did not say which epoch this is");
   const link::Token drawn = TRY(link::Token::random());
   std::memcpy(&incarnation_, drawn.bytes().data(), sizeof incarnation_);
+  epoch_ = static_cast<int64_t>(lease->grant.epoch);
   endpoint_ = TRY(options_.sockets->open(TRY(door(token_, lease->grant.epoch)), clock_));
   return {};
 }
@@ -344,6 +346,11 @@ Status RankSession::join() {
       (!start->reach.empty() && start->reach.size() != ranks)) {
     return failed("the launcher did not begin with a start message for all ranks");
   }
+  if (start->epoch != epoch_)
+    return failed(
+        fmt::format("the launcher began epoch {} with a rank of epoch {}", start->epoch, epoch_));
+  if (start->first_iteration < 1)
+    return failed(fmt::format("the launcher began with iteration {}", start->first_iteration));
   start_ = std::move(*start);
   if (start_->keep && options_.on_joined) options_.on_joined();
   return {};
@@ -846,7 +853,7 @@ void RankSession::report_links() {
 // as long as an ordinary end takes.
 void RankSession::stop(const std::string& reason) {
   std::unique_lock lock(mutex_);
-  if (phase_ == Phase::kEnded) return;
+  if (phase_ == Phase::kEnded || over_) return;  // all ranks have finished: it is no news
   verdict_ = reason;
   changed_->notify_all();
   lock.unlock();
