@@ -27,10 +27,9 @@ inline model::Model toy_model(int64_t layers = 3, int64_t context = 64) {
 
 class ToyShard final : public Shard {
  public:
-  ToyShard(ManualClock& clock, SimDuration layer, model::Model model = toy_model())
+  ToyShard(Clock& clock, SimDuration layer, model::Model model = toy_model())
       : ToyShard(clock, layer, model, model::stage_slice(model, 1, 0)) {}
-  ToyShard(ManualClock& clock, SimDuration layer, const model::Model& model,
-           const model::Slice& slice)
+  ToyShard(Clock& clock, SimDuration layer, const model::Model& model, const model::Slice& slice)
       : clock_(clock), layer_(layer) {
     facts_ = {.model = model, .slice = slice, .weight_bytes = 4 * model::parameters(model, slice)};
   }
@@ -64,7 +63,7 @@ class ToyShard final : public Shard {
     Status do_layer() override {
       CHECK(left_ > 0, "all layers are done");
       if (shard_.fails) return failed("the toy is broken");
-      shard_.clock_.advance(shard_.layer_);
+      shard_.clock_.sleep_until(shard_.clock_.now() + shard_.layer_);
       const int64_t layer = shard_.facts_.slice.layers - left_;
       const auto keys = cache_.keys(layer, past_, rows());
       const int64_t of_model = shard_.facts_.slice.first_layer + layer;
@@ -101,7 +100,7 @@ class ToyShard final : public Shard {
     std::vector<float> output_;
   };
 
-  ManualClock& clock_;
+  Clock& clock_;
   SimDuration layer_;
   ShardFacts facts_;
 };

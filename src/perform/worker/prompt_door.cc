@@ -48,13 +48,13 @@ std::optional<prefill::DurationTable> times_of(const generate::Engine& engine, i
 }  // namespace
 
 PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits,
-                       int socket, const Clock& clock, PromptGaps gaps, OtherShards others)
+                       int socket, handover::HostServices host, PromptGaps gaps, OtherShards others)
     : socket_(socket),
       facts_(shard.facts()),
-      clock_(clock),
+      host_(std::move(host)),
       gaps_(gaps),
       others_(std::move(others)),
-      engine_(shard, limits, clock, others_.first_number) {
+      engine_(shard, limits, host_.threads, others_.first_number) {
   say({.kind = WorkerWord::kReady, .facts = model_facts(limits)});
 }
 
@@ -196,7 +196,7 @@ void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
     if (decode_.text.size() > generate::kShardTextMax)
       return give_up("the names of a decode worker's place are too long for the other ranks");
   }
-  sender_ = std::make_unique<handover::CacheSender>(place, handover::HostServices{machine_});
+  sender_ = std::make_unique<handover::CacheSender>(place, host_);
 }
 
 // The prompt that was admitted last, behind one pass of each of the others. Each of several shards has
@@ -208,7 +208,7 @@ bool PromptDoor::fits_into_gaps(const generate::Request& request) {
   const SimDuration within{gaps_.within.ns / others_.shards};
   const auto in_time = [&](const std::vector<int64_t>& passes) {
     return prefill::end_of_passes(*gaps_.windows, *times, facts_.slice.layers, passes, within,
-                                  clock_.now())
+                                  host_.threads.now())
         .has_value();
   };
   if (in_time(engine_.turns())) return true;

@@ -38,7 +38,7 @@ class PromptDoor {
  public:
   // Says at once which model is there. The socket is this object's from now on.
   PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-             const Clock& clock, PromptGaps gaps = {}, OtherShards others = {});
+             handover::HostServices host, PromptGaps gaps = {}, OtherShards others = {});
   ~PromptDoor();
 
   // Takes what has come, and sends what could not be sent before. `wait`: for something to come,
@@ -71,11 +71,10 @@ class PromptDoor {
 
   int socket_;
   const generate::ShardFacts& facts_;
-  const Clock& clock_;
+  const handover::HostServices host_;
   PromptGaps gaps_;
   OtherShards others_;
   generate::Engine engine_;
-  SystemClock machine_;  // of what runs beside, and of links
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;  // where the decode worker is, for the other ranks
   bool linked_ = false;            // all ranks are, to it

@@ -48,13 +48,13 @@ Result<int> listen_at(const std::string& path) {
 class PromptFiller final : public stage::Filler {
  public:
   PromptFiller(std::unique_ptr<generate::Shard> shard, const generate::EngineLimits& limits,
-               std::string path, int door, const Clock& clock, PromptGaps gaps,
+               std::string path, int door, handover::HostServices host, PromptGaps gaps,
                std::optional<ShardRing> ring)
       : shard_(std::move(shard)),
         limits_(limits),
         path_(std::move(path)),
         door_(door),
-        clock_(clock),
+        host_(std::move(host)),
         gaps_(gaps),
         ring_(std::move(ring)) {
     if (ring_) limits_.layers_counted = ring_->layers_max(shard_->facts().model);
@@ -96,14 +96,14 @@ class PromptFiller final : public stage::Filler {
       others.shards = ring_->shards();
       others.say = [this](const generate::ShardMessage& message) { ring_->say(message); };
     }
-    front_.emplace(*shard_, limits_, socket, clock_, gaps_, std::move(others));
+    front_.emplace(*shard_, limits_, socket, host_, gaps_, std::move(others));
   }
 
   std::unique_ptr<generate::Shard> shard_;
   generate::EngineLimits limits_;
   std::string path_;
   int door_;
-  const Clock& clock_;
+  const handover::HostServices host_;
   PromptGaps gaps_;
   std::optional<ShardRing> ring_;
   std::optional<PromptDoor> front_;
@@ -136,28 +136,27 @@ void compute_with(int64_t) {}
 }  // namespace
 
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-                     const Clock& clock) {
-  PromptDoor door(shard, limits, socket, clock);
+                     handover::HostServices host) {
+  PromptDoor door(shard, limits, socket, std::move(host));
   while (TRY(door.listen(true))) {
     if (!door.idle()) door.do_layer();
   }
   return {};
 }
 
-Status serve_prompts(const PromptOptions& options, int socket, const Clock& clock) {
+Status serve_prompts(const PromptOptions& options, int socket, handover::HostServices host) {
   compute_with(options.threads);
   const auto shard = TRY(load(options));
-  return serve_prompts(*shard, options.limits, socket, clock);
+  return serve_prompts(*shard, options.limits, socket, std::move(host));
 }
 
-Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket) {
+Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket,
+                    handover::HostServices host) {
   compute_with(options.threads);
   const auto shard = TRY(load(options));
-  SystemClock machine;
   const auto worker = TRY(handover::DecodeWorker::listen(
       *shard, options.limits, place,
-      [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); },
-      handover::HostServices{machine}));
+      [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); }, std::move(host)));
   const std::string ready =
       fmt::format("{}\n{}\n",
                   to_line(generate::WorkerMessage{.kind = generate::WorkerWord::kReady,
@@ -171,24 +170,25 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
 
 Result<std::unique_ptr<stage::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
                                                      const generate::EngineLimits& limits,
-                                                     const std::string& path, const Clock& clock,
-                                                     PromptGaps gaps,
+                                                     const std::string& path,
+                                                     handover::HostServices host, PromptGaps gaps,
                                                      std::optional<ShardRing> ring) {
   if (ring && !ring->first()) {
     return std::make_unique<ShardFiller>(std::move(shard), limits.kv_bytes, std::move(*ring),
-                                         clock);
+                                         std::move(host));
   }
   const int door = TRY(listen_at(path));
-  return std::make_unique<PromptFiller>(std::move(shard), limits, path, door, clock, gaps,
+  return std::make_unique<PromptFiller>(std::move(shard), limits, path, door, std::move(host), gaps,
                                         std::move(ring));
 }
 
 Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,
-                                                     const std::string& path, const Clock& clock,
-                                                     PromptGaps gaps,
+                                                     const std::string& path,
+                                                     handover::HostServices host, PromptGaps gaps,
                                                      std::optional<ShardRing> ring) {
   auto shard = TRY(load(options, ring));
-  return prompt_filler(std::move(shard), options.limits, path, clock, gaps, std::move(ring));
+  return prompt_filler(std::move(shard), options.limits, path, std::move(host), gaps,
+                       std::move(ring));
 }
 
 }  // namespace tombolo::worker

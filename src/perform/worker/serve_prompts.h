@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "perform/generate/engine.h"
 #include "perform/generate/front_message.h"
+#include "perform/handover/decode_link.h"
 #include "perform/stage/filler.h"
 #include "perform/worker/prompt_door.h"
 #include "perform/worker/shard_ring.h"
@@ -25,15 +26,16 @@ struct PromptOptions {
 // Requests come and tokens go through the socket (generate/front_message.h), which is this call's;
 // it looks there between any two layers, so a refusal or a cancellation waits for one layer at most.
 // Returns when the other end has closed it. Unusable where the weights are, and without LibTorch.
-Status serve_prompts(const PromptOptions& options, int socket, const Clock& clock);
+Status serve_prompts(const PromptOptions& options, int socket, handover::HostServices host);
 
 // The same with a model that is there already.
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-                     const Clock& clock);
+                     handover::HostServices host);
 
 // Answers prompts that were read elsewhere (handover/decode_worker.h), until it is killed. The socket,
 // which is this call's, hears once that it listens: a line of its facts, and one with its port.
-Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket);
+Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket,
+                    handover::HostServices host);
 
 // Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix
 // socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that
@@ -42,13 +44,15 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
 // With a ring the rank has its layers of the model only: the first one meets fronts, the others compute
 // what comes from there (shard_filler.h), each with `limits.kv_bytes` of its own.
 Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,
-                                                     const std::string& path, const Clock& clock,
+                                                     const std::string& path,
+                                                     handover::HostServices host,
                                                      PromptGaps gaps = {},
                                                      std::optional<ShardRing> ring = {});
 // The shard that the ring's rank has, or a whole model.
 Result<std::unique_ptr<stage::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
                                                      const generate::EngineLimits& limits,
-                                                     const std::string& path, const Clock& clock,
+                                                     const std::string& path,
+                                                     handover::HostServices host,
                                                      PromptGaps gaps = {},
                                                      std::optional<ShardRing> ring = {});
 

@@ -29,7 +29,8 @@ class ServedPrompts : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
     thread_ = std::thread([this] {
-      status_ = serve_prompts(shard_, {.kv_bytes = 24 * 10, .requests_max = 4}, ends_[1], clock_);
+      status_ = serve_prompts(shard_, {.kv_bytes = 24 * 10, .requests_max = 4}, ends_[1],
+                              handover::HostServices{clock_});
     });
     const WorkerMessage ready = hear();
     EXPECT_EQ(ready.kind, WorkerWord::kReady);
@@ -134,7 +135,8 @@ class PromptsInGaps : public FolderTest {
   void SetUp() override {
     FolderTest::SetUp();
     path_ = at("prompts.socket");
-    auto made = prompt_filler(toy(), {.kv_bytes = 24 * 10, .requests_max = 4}, path_, clock_);
+    auto made = prompt_filler(toy(), {.kv_bytes = 24 * 10, .requests_max = 4}, path_,
+                              handover::HostServices{clock_});
     ASSERT_TRUE(made) << made.error().text();
     filler_ = std::move(*made);
   }
@@ -178,7 +180,8 @@ TEST(PromptsInForeseenGaps, AreRefusedWhereNoWindowIsThereInTime) {
   windows.ends(1, kForward, {0});
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  PromptDoor door(shard, {}, ends[1], clock, {.windows = &windows, .within = {11'500}});
+  PromptDoor door(shard, {}, ends[1], handover::HostServices{clock},
+                  {.windows = &windows, .within = {11'500}});
   const auto ask = [&](int64_t id, bool flex = false) {
     say_to(ends[0],
            to_line(FrontMessage{.request = {.id = id, .tokens = {3, 4}, .flex = flex}}) + "\n");
@@ -235,12 +238,13 @@ TEST_F(PromptsInGaps, TheSocketIsMadeAnewAndGoes) {
   struct stat facts {};
   ASSERT_EQ(stat(path_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
-  auto second = prompt_filler(toy(), {}, path_, clock_);  // as after a crash
+  auto second =
+      prompt_filler(toy(), {}, path_, handover::HostServices{clock_});  // as after a crash
   ASSERT_TRUE(second) << second.error().text();
   second->reset();
   EXPECT_NE(stat(path_.c_str(), &facts), 0);
-  EXPECT_FALSE(prompt_filler(toy(), {}, at("no/such/folder"), clock_));
-  EXPECT_FALSE(prompt_filler(toy(), {}, std::string(200, 'x'), clock_));
+  EXPECT_FALSE(prompt_filler(toy(), {}, at("no/such/folder"), handover::HostServices{clock_}));
+  EXPECT_FALSE(prompt_filler(toy(), {}, std::string(200, 'x'), handover::HostServices{clock_}));
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ Status ShardFiller::call_decode_worker(ShardMessage message) {
   const auto named = TRY(generate::parse_front(message.text));
   if (!named.decode) return failed("the place of a decode worker that names none");
   decode_ = std::move(message);
-  sender_ = std::make_unique<handover::CacheSender>(*named.decode, handover::HostServices{machine_},
-                                                    ring_.place());
+  sender_ = std::make_unique<handover::CacheSender>(*named.decode, host_, ring_.place());
   return {};
 }
 

@@ -16,8 +16,11 @@ namespace tombolo::worker {
 class ShardFiller final : public stage::Filler {
  public:
   ShardFiller(std::unique_ptr<generate::Shard> shard, int64_t kv_bytes, ShardRing ring,
-              const Clock& clock)
-      : shard_(std::move(shard)), ring_(std::move(ring)), layers_(*shard_, kv_bytes, clock) {}
+              handover::HostServices host)
+      : shard_(std::move(shard)),
+        ring_(std::move(ring)),
+        host_(std::move(host)),
+        layers_(*shard_, kv_bytes, host_.threads) {}
 
   bool fill(SimTime until) override;
   std::optional<transport::Endpoint::Awaited> awaited() const override { return ring_.awaited(); }
@@ -32,8 +35,8 @@ class ShardFiller final : public stage::Filler {
 
   std::unique_ptr<generate::Shard> shard_;
   ShardRing ring_;
+  const handover::HostServices host_;
   generate::LaterLayers layers_;
-  SystemClock machine_;  // of what runs beside, and of links
   // To the decode worker that this message named; it goes on when that has answered.
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;

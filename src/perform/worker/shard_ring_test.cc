@@ -37,10 +37,10 @@ class TwoRanks : public transport::EndpointTest {
     const std::vector<int32_t> ranks = {1, 0};
     for (int32_t rank = 0; rank < 2; ++rank) {
       ShardRing ring(ranks, rank, *ends_[static_cast<size_t>(rank)]);
-      auto shard = std::make_unique<generate::ToyShard>(clock_of_toys_, SimDuration{1000}, model_,
+      auto shard = std::make_unique<generate::ToyShard>(clock_, SimDuration{1000}, model_,
                                                         ring.slice(model_));
       auto made = prompt_filler(std::move(shard), {.kv_bytes = 16 * 10, .requests_max = 4}, path_,
-                                clock_of_toys_, {}, std::move(ring));
+                                handover::HostServices{clock_}, {}, std::move(ring));
       ASSERT_TRUE(made) << made.error().text();
       fillers_.push_back(std::move(*made));
     }
@@ -112,7 +112,6 @@ class TwoRanks : public transport::EndpointTest {
   }
 
   const std::string path_ = fmt::format("/tmp/tombolo-ring-{}.socket", getpid());
-  ManualClock clock_of_toys_;
   const model::Model model_ = generate::toy_model();
   std::vector<std::unique_ptr<transport::Endpoint>> ends_;
   std::vector<std::unique_ptr<stage::Filler>> fillers_;

@@ -77,7 +77,7 @@ Status complete(Arguments& arguments) {
 
 // Where this rank is one that answers prompts. `windows` outlives the session.
 Status prepare_prompts(run::RankSessionOptions& session,
-                       std::optional<prefill::RankWindows>& windows, Clock& clock) {
+                       std::optional<prefill::RankWindows>& windows, Threads& clock) {
   const auto prompts = TRY(join::prompts_of_environment());
   const auto own = prompts ? join::pipeline_of(*prompts, session.rank) : std::nullopt;
   if (!prompts || (!prompts->load && !own)) return {};
@@ -105,7 +105,7 @@ Status prepare_prompts(run::RankSessionOptions& session,
         {.weights = prompts.weights,
          .context = prompts.context,
          .limits = {.kv_bytes = prompts.kv_bytes, .requests_max = prompts.requests}},
-        socket, clock, gaps, std::move(ring));
+        socket, handover::HostServices{clock}, gaps, std::move(ring));
   };
   return {};
 }
@@ -179,8 +179,8 @@ Status answer_prompts(Arguments& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGINT, SIG_IGN);  // ^C is the front's to answer
   arguments.prompts.threads = arguments.threads;
-  const SystemClock clock;
-  return serve_prompts(arguments.prompts, STDOUT_FILENO, clock);
+  SystemClock clock;
+  return serve_prompts(arguments.prompts, STDOUT_FILENO, handover::HostServices{clock});
 }
 
 // Standard output hears once that it listens.
@@ -195,7 +195,9 @@ Status decode_prompts(Arguments& arguments) {
         "tombolo decode --weights FOLDER");
   arguments.decode.token = token;
   unsetenv(join::kDecodeTokenVariable);
-  return serve_decode(arguments.prompts, arguments.decode, STDOUT_FILENO);
+  SystemClock clock;
+  return serve_decode(arguments.prompts, arguments.decode, STDOUT_FILENO,
+                      handover::HostServices{clock});
 }
 
 void add_decode(CLI::App* command, Arguments& arguments) {
