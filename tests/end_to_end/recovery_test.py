@@ -461,9 +461,9 @@ class StartedOneByOne(Recovery):
         answer, errors = self.finish(ranks[0])
         self.assertIn("links that go through this host", errors)
         self.assertEqual((answer["steps"], self.state()), (60, whole), errors)
-        self.end(late)  # it would call for another while
-        for process in ranks[1:]:
+        for process in [*ranks[1:], late]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+        self.assertIn("rank 2: the run is over; another process was this rank", (self.folder / "errors").read_text())
 
     @unittest.skipUnless(LONG, "waits until the leases of a lost launcher are over; --long")
     def test_the_launcher_is_killed(self):

@@ -339,7 +339,8 @@ class Run {
   int return_as(int host, Waters& waters) {
     OceanProcesses processes(sea_, waters, workers_);
     OceanSockets sockets(sea_, waters);
-    const run::SpareOptions seat = waiting(host, sockets);
+    run::SpareOptions seat = waiting(host, sockets);
+    seat.datacenter = options_.plan.ranks[static_cast<size_t>(host)].datacenter;
     const bool again = sea_.bug_ != Bug::kNobodyComesAgain;
     const auto status = again ? run::return_in_seat(seat, kPatience, processes, waters)
                               : run::run_worker(seat.start, processes);

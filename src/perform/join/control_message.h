@@ -57,7 +57,8 @@ struct Start {
   int64_t state_epoch = 0;               // in which it was kept; 0: it is of a checkpoint
   bool keep = false;                     // leaves its state when stopped (state_snapshot.h)
 };
-// From a spare (spare.h): I wait for a vacant rank of this datacenter; empty: of any. Or for this one.
+// From a spare (spare.h): I wait for a vacant rank of this datacenter; empty: of any. Or for this rank,
+// which was mine: before others of the datacenter, or alone where no datacenter is named.
 struct Waiting {
   static constexpr const char* kKind = "waiting";
   std::string datacenter;

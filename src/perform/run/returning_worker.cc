@@ -4,8 +4,11 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "base/stop_signals.h"
+#include "perform/join/rendezvous.h"
 #include "perform/run/child_process.h"
 
 namespace tombolo::run {
@@ -14,6 +17,7 @@ namespace {
 constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
 constexpr SimDuration kTakeSeatMax{5'000'000'000};  // for a spare to take the seat it was given
 constexpr SimDuration kLooksForAddress{200'000'000};
+constexpr SimDuration kLooksForLauncher{500'000'000};
 
 volatile sig_atomic_t worker_process = 0;
 volatile sig_atomic_t end_was_asked = 0;
@@ -130,6 +134,37 @@ Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Proce
   }
 }
 
+// A launcher's token is in its folder only while ranks gather. Where the launcher answers and its
+// token is not there, a process is there for every rank: waits until one is lost, and the run gathers
+// again. False: the run is over, or this process was asked to end.
+Result<bool> await_gathering(const SpareOptions& waiting, SimDuration patience, Threads& threads) {
+  if (waiting.start.token) return true;
+  const auto note = [&](const char* what) {
+    if (waiting.log) waiting.log(fmt::format("rank {}: {}", waiting.start.rank, what));
+  };
+  std::optional<SimTime> seen;  // the launcher, last
+  std::optional<SimTime> note_at;
+  while (!TRY(join::read_token_file(waiting.start.token_file))) {
+    if (waiting.asked_to_end()) return false;
+    std::error_code ec;
+    if (waiting.sockets->takes_connections(waiting.start.launcher, kLooksForAddress)) {
+      seen = threads.now();
+      if (!note_at) note_at = *seen + waiting.start.terms.ceiling;
+    } else if (!seen || threads.now() >= *seen + patience) {
+      return true;  // its worker waits for a launcher, and says that there is none
+    } else if (!waiting.journal.empty() && !std::filesystem::exists(waiting.journal, ec)) {
+      note("the run is over; another process was this rank");
+      return false;
+    }
+    if (note_at && threads.now() >= *note_at) {
+      note("another process is this rank; this one waits until it is lost, or the run is over");
+      note_at = kNever;
+    }
+    threads.sleep_until(threads.now() + kLooksForLauncher);
+  }
+  return true;
+}
+
 Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
                            Threads& threads) {
   waiting.seat = waiting.start.rank;
@@ -137,14 +172,17 @@ Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& pr
   first.child = first.returns = true;
   const WorkerStart later = patient(first, restarts);
   first.join_max = first_patience(first);
+  if (!TRY(await_gathering(waiting, first.join_max, threads))) return 0;
   int status = TRY(run_at_address(first, processes, threads));
   status = TRY(run_again(later, status, processes, threads));
   if (!ended_with(status, kDisplaced) || waiting.asked_to_end()) return status;
   if (waiting.log) {
     waiting.log(
-        fmt::format("another process has the seat of rank {}; this one waits until it is "
-                    "free, or the run is over",
-                    waiting.seat));
+        fmt::format("another process is rank {}; this one waits as a spare until {} is vacant, or "
+                    "the run is over",
+                    waiting.seat,
+                    waiting.datacenter.empty() ? std::string("it")
+                                               : "it or another rank of " + waiting.datacenter));
   }
   waiting.start.join_max = later.join_max;
   return return_as_spare(waiting, restarts, processes, threads);

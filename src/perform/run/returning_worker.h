@@ -1,7 +1,7 @@
 // A process that keeps a rank's worker as its child, and starts it again whenever the run gathers
 // anew: where the worker ends with kComesAgain (worker_placement.h), or by a signal that nobody sent to this
-// process. Where somebody else has the rank's seat for good, it waits as a spare (spare.h) until
-// that seat is free: it neither knocks in vain nor takes another's, and ends well with the run.
+// process. Where another process has the rank for good, it waits as a spare (spare.h): for that rank,
+// or for another vacant one of its datacenter. It exits with 0 when the run is over.
 //
 // State of the process: one worker at a time, and signals that a person or a launcher sends are
 // passed on to it.
@@ -34,7 +34,7 @@ bool comes_again(int status);
 Result<int> run_again(const WorkerStart& start, int status, Processes& processes, Threads& threads);
 
 // The whole life of such a process: how its last worker ended, 0 where the run is over. `waiting`
-// has how the rank is started, and how it waits where its seat is taken; its `seat` does not count.
+// has how the rank is started, and how it waits where that is taken; its `seat` does not count.
 // The launcher waits for lost ranks as often as `restarts` says, and so does a rank for it.
 Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
                            Threads& threads);

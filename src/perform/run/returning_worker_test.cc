@@ -64,6 +64,77 @@ TEST_F(ReturningScript, ListensWhereItsHostIsNow) {
   EXPECT_EQ(nowhere.error().message, "--listen 203.0.113.7: this host has no such address");
 }
 
+// A launcher that answers for a while, and what happens at an instant; workers that are done at once.
+class TakenRank : public FolderTest, public transport::Sockets, public Processes {
+ public:
+  Result<std::unique_ptr<transport::Endpoint>> open(transport::Endpoint::Options, Clock&) override {
+    return failed("nobody calls here");
+  }
+  bool takes_connections(const transport::Address&, SimDuration patience) override {
+    const bool answers = clock_.now() < launcher_ends_;
+    if (!answers) clock_.advance(patience);
+    if (clock_.now() >= then_at_ && then_) std::exchange(then_, {})();
+    return answers;
+  }
+  Result<pid_t> spawn(const ChildOptions&) override {
+    said_ += fmt::format("a worker begins at {:.0f} s; ", seconds(clock_.now() - SimTime{}).value);
+    return 1;
+  }
+  void await_end(pid_t) override {}
+  int await_exit(pid_t) override { return 0; }
+  void signal(pid_t, int) override {}
+
+ protected:
+  static constexpr SimTime at_second(int64_t second) { return {second * 1'000'000'000}; }
+  std::string play() {
+    std::ofstream(at("journal")) << "the run goes on";
+    const SpareOptions waiting{
+        .start = {.program = "worker", .rank = 1, .ranks = 2, .token_file = at("token")},
+        .journal = at("journal"),
+        .sockets = this,
+        .log = [this](const std::string& line) { said_ += line + "; "; }};
+    const auto status = return_in_seat(waiting, 3, *this, clock_);
+    return said_ + (status ? fmt::format("status {}", *status) : status.error().message);
+  }
+
+  ManualClock clock_;
+  SimTime launcher_ends_ = kNever;
+  SimTime then_at_;
+  std::function<void()> then_;
+  std::string said_;
+};
+
+constexpr const char* kAnother =
+    "rank 1: another process is this rank; this one waits until it is lost, or the run is over; ";
+
+TEST_F(TakenRank, IsTakenOverWhenTheRunGathersAgain) {
+  then_at_ = at_second(100);
+  then_ = [this] {
+    std::ofstream(at("token")) << "000102030405060708090a0b0c0d0e0f";
+    std::filesystem::permissions(at("token"), std::filesystem::perms::owner_read);
+  };
+  EXPECT_EQ(play(), std::string(kAnother) + "a worker begins at 100 s; status 0");
+}
+
+TEST_F(TakenRank, EndsWellWithTheRun) {
+  launcher_ends_ = then_at_ = at_second(100);
+  then_ = [this] { std::filesystem::remove(at("journal")); };
+  EXPECT_EQ(play(), std::string(kAnother) +
+                        "rank 1: the run is over; another process was this rank; status 0");
+}
+
+// Two minutes: a window of --join-timeout, and the leases of the launcher before.
+TEST_F(TakenRank, IsNoReasonToWaitForALauncherThatIsGone) {
+  launcher_ends_ = at_second(100);
+  EXPECT_EQ(play(), std::string(kAnother) + "a worker begins at 220 s; status 0");
+}
+
+// Its worker waits, and says how long it did.
+TEST_F(TakenRank, IsNotKnownBeforeTheLauncherAnswers) {
+  launcher_ends_ = {};
+  EXPECT_EQ(play(), "a worker begins at 0 s; status 0");
+}
+
 TEST(RankEnd, TellsWhoStartedItWhatToDo) {
   const Status lost = fail({ErrorCode::kLostPeer, "stopped", {}, {}});
   EXPECT_EQ((RankEnd{.status = {}, .again = true}.exit_code(true)), 0);

@@ -48,7 +48,9 @@ class SpareSession {
     std::error_code ec;
     const bool there = std::filesystem::exists(options_.journal, ec);
     if (there) patience_ends_ = clock_.now() + start_.join_max;
-    return std::exchange(journal_seen_, journal_seen_ || there) && !there;
+    const bool over = std::exchange(journal_seen_, journal_seen_ || there) && !there;
+    if (over) note("the run is over: its journal is gone");
+    return over;
   }
 
   Error nobody_there() const {
@@ -111,18 +113,25 @@ class SpareSession {
       if (!received) continue;
       const join::ControlMessage message = TRY(join::decode(received->payload));
       if (const auto* seat = std::get_if<join::VacantRank>(&message)) {
-        const bool wanted = options_.seat < 0 || seat->rank == options_.seat;
+        const bool wanted =
+            options_.seat < 0 || seat->rank == options_.seat || !options_.datacenter.empty();
         if (wanted && seat->rank >= 0 && seat->rank < start_.ranks) return Told{.seat = seat->rank};
         return failed(fmt::format("the launcher offered the seat of rank {} of {}", seat->rank,
                                   start_.ranks));
       }
       const auto* stop = std::get_if<join::Stop>(&message);
       if (stop && stop->again) return Told{};
+      if (stop) note("the run has ended: " + stop->reason);
+      if (std::holds_alternative<state::Over>(message))
+        note("the run is over; no rank was left for this process");
       if (stop || std::holds_alternative<state::Over>(message)) return Told{.over = true};
     }
     return Told{.over = true};
   }
 
+  void note(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
   int32_t launcher() const { return start_.ranks; }
 
   const SpareOptions& options_;

@@ -29,9 +29,11 @@ struct SpareOptions {
   // As of a rank's worker; `rank` does not count. For so long as join_max it waits for a launcher
   // that it cannot find, in the beginning and later.
   WorkerStart start;
-  std::string datacenter;  // whose seats it takes; empty: any
-  int32_t seat = -1;       // that of this rank alone, which was this host's; -1: whichever is free
-  std::string network;     // of the emulated islands it is in; empty: none
+  std::string datacenter;  // whose ranks it takes; empty: any
+  // The rank that was this host's, before others of the datacenter; without a datacenter that one
+  // alone. -1: whichever is vacant.
+  int32_t seat = -1;
+  std::string network;  // of the emulated islands it is in; empty: none
   // Where the launcher's journal would be, if the token is found beside it, which is there only
   // while ranks gather: as long as the journal is there the run goes on. Empty: nowhere.
   std::string journal;

@@ -12,6 +12,8 @@
 #include "perform/join/control_message.h"
 #include "perform/run/workers.h"
 #include "perform/transport/receive_timeout.h"
+#include "support/ocean_sockets.h"
+#include "support/own_process.h"
 
 namespace tombolo::run {
 namespace {
@@ -195,10 +197,11 @@ class Script final : public transport::Sockets {
     return std::make_unique<ScriptedEndpoint>(calls_[opened_++], clock);
   }
   bool takes_connections(const transport::Address&, SimDuration) override { return true; }
-  Seat play() {
+  Seat play(SpareOptions options = {}) {
     ManualClock clock;
-    return wait_for_seat({.start = {.ranks = 4, .token = *link::Token::random()}, .sockets = this},
-                         clock);
+    options.start = {.ranks = 4, .token = *link::Token::random()};
+    options.sockets = this;
+    return wait_for_seat(options, clock);
   }
   size_t opened() const { return opened_; }
 
@@ -235,6 +238,74 @@ TEST(ScriptedSpare, IsDoneWhenTheRunIs) {
 TEST(ScriptedSpare, BelievesNoSeatThatThePlanLacks) {
   EXPECT_EQ(Script({{.says = {join::VacantRank{4}}}}).play().error().message,
             "the launcher offered the seat of rank 4 of 4");
+}
+
+// It comes in the moment in which the run ends.
+TEST_F(SpareTest, WhoComesAfterTheLastWordHearsIt) {
+  const auto launcher = listen();
+  launcher->tell_spares(state::Over{});
+  EXPECT_EQ(*wait("oregon").get(), std::nullopt);
+}
+
+// Its rank was taken while it was away; the host is as good as any other spare's.
+TEST(ScriptedSpare, OneThatHadARankTakesAnotherOfItsDatacenter) {
+  const auto offered = [](const std::string& datacenter, int32_t rank) {
+    Script script({{.says = {join::VacantRank{rank}}}});
+    return script.play({.datacenter = datacenter, .seat = 2});
+  };
+  EXPECT_EQ(*offered("paris", 2), 2);
+  EXPECT_EQ(*offered("paris", 3), 3);
+  EXPECT_EQ(*offered("", 2), 2);
+  EXPECT_EQ(offered("", 3).error().message, "the launcher offered the seat of rank 3 of 4");
+}
+
+// Who waits says for what, and the launcher then offers rank 2 of paris, again and again.
+std::string order_of(std::vector<join::Waiting> all, bool owner_first) {
+  return ocean::in_a_process([&]() -> std::string {
+    auto* ocean = new ocean::Ocean(1);  // kept: threads are parked in it
+    auto* sea = new ocean::Sea(*ocean);
+    const link::Token token = *link::Token::parse("000102030405060708090a0b0c0d0e0f");
+    std::string order;
+    bool is_done = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      ocean->start(0, [&, i](ocean::Waters& waters) {
+        ocean::OceanSockets sockets(*sea, waters);
+        waters.sleep_until(waters.now() + kSecond);
+        auto endpoint = *sockets.open({.identity = {.rank = 5 + static_cast<int32_t>(i),
+                                                    .ranks = ranks_with_spares(4),
+                                                    .token = token}},
+                                      waters);
+        CHECK(endpoint->connect(4, "127.0.0.1", 29500, {}, waters.now() + kSecond), "no launcher");
+        CHECK(endpoint->send(4, join::kControlTag, join::encode(all[i])), "not sent");
+        if (endpoint->receive(4, join::kControlTag, kNever)) order += fmt::format("{} ", i);
+        waters.sleep_until(kNever);
+        return 0;
+      });
+    }
+    ocean->start(0, [&](ocean::Waters& waters) {
+      ocean::OceanSockets sockets(*sea, waters);
+      const auto workers = Workers::listen(
+          {.ranks = 4, .at = {"127.0.0.1", 29500}, .token = token, .sockets = &sockets}, waters);
+      waters.sleep_until(waters.now() + kSecond * 5);  // all wait by then
+      while ((*workers)->give_seat(2, "paris", owner_first))
+        waters.sleep_until(waters.now() + kSecond);
+      is_done = true;
+      waters.sleep_until(kNever);
+      return 0;
+    });
+    ocean->sail([&] { return is_done; });
+    return order;
+  });
+}
+
+TEST(SimulatedSpares, TheOneThatHadTheRankThenSparesThenThoseThatHadAnother) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  const std::vector<join::Waiting> all = {{"paris", 3}, {"paris"}, {"oregon"},    {"", 3},
+                                          {"paris", 2}, {""},      {"oregon", 1}, {"", 2}};
+  EXPECT_EQ(order_of(all, true), "4 7 1 5 0 ");
+  EXPECT_EQ(order_of(all, false), "1 5 0 4 7 ");
 }
 
 // Whoever is no member of the run can say what it likes.

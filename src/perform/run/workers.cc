@@ -155,23 +155,29 @@ void Workers::heard_spare(int32_t spare, const Endpoint::News::What& what) {
   if (!received) return;
   const auto message = join::decode(received->payload);
   const auto* waiting = message ? std::get_if<join::Waiting>(&*message) : nullptr;
-  if (waiting) waiting_[spare] = *waiting;
+  if (!waiting) return;
+  waiting_[spare] = *waiting;
+  if (last_word_)
+    static_cast<void>(endpoint_->send(spare, join::kControlTag, join::encode(*last_word_)));
 }
 
 bool Workers::give_seat(int32_t rank, const std::string& datacenter, bool owner_first) {
   check_rank(rank);
   std::lock_guard lock(mutex_);
-  const auto find = [&](bool owner) {
-    return std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& spare) {
-      const auto& [where, only] = spare.second;
-      return owner ? only == rank : only < 0 && (where.empty() || where == datacenter);
-    });
+  // The lowest goes first; of those that fit alike, the one with the lowest number.
+  constexpr int kUnfit = 4;
+  const auto turn = [&](const join::Waiting& wants) {
+    if (wants.rank == rank) return owner_first ? 0 : 3;
+    const bool any_datacenter = wants.datacenter.empty() && wants.rank < 0;
+    if (!any_datacenter && wants.datacenter != datacenter) return kUnfit;
+    return wants.rank < 0 ? 1 : 2;
   };
-  auto fits = find(owner_first);
-  if (fits == waiting_.end()) fits = find(!owner_first);
-  if (fits == waiting_.end()) return false;
-  const int32_t spare = fits->first;
-  waiting_.erase(fits);
+  const auto first = std::min_element(
+      waiting_.begin(), waiting_.end(),
+      [&](const auto& a, const auto& b) { return turn(a.second) < turn(b.second); });
+  if (first == waiting_.end() || turn(first->second) == kUnfit) return false;
+  const int32_t spare = first->first;
+  waiting_.erase(first);
   return endpoint_->send(spare, join::kControlTag, join::encode(join::VacantRank{rank}))
       .has_value();
 }
@@ -181,6 +187,7 @@ void Workers::tell_spares(const join::ControlMessage& message) {
   {
     std::lock_guard lock(mutex_);
     waiting = waiting_;
+    last_word_ = message;
   }
   for (const auto& [spare, wants] : waiting) {
     // Who went away meanwhile does not hear it, and need not.

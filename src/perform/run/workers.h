@@ -88,9 +88,11 @@ class Workers {
   std::optional<Event> next(SimDuration patience);
 
   Status tell(int32_t rank, const join::ControlMessage& message);
-  // A spare that waits (spare.h) takes this seat, of that datacenter; its owner, who came back and
-  // waits for it alone, before others or after them. False: none does.
+  // A spare that waits (spare.h) takes this vacant rank, of that datacenter: the process that had it
+  // before first, or last, and in between spares before those that had another rank. False: none
+  // waits for it.
   bool give_seat(int32_t rank, const std::string& datacenter, bool owner_first = true);
+  // Also those that come to wait later: it is the last word of this launcher to them.
   void tell_spares(const join::ControlMessage& message);
   // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
   void kill_now(int32_t rank);
@@ -128,12 +130,13 @@ class Workers {
 
   std::mutex mutex_;
   std::deque<Event> events_;
-  std::vector<pid_t> running_;                // by rank; -1: not started, or waited for
-  std::vector<bool> spawned_;                 // by rank: its process was started here
-  std::vector<bool> connected_;               // by rank, as long as it is
-  std::vector<bool> came_;                    // it was
-  std::atomic<bool> stopping_ = false;        // all were told
-  std::map<int32_t, join::Waiting> waiting_;  // spares, by their number, and for what
+  std::vector<pid_t> running_;                     // by rank; -1: not started, or waited for
+  std::vector<bool> spawned_;                      // by rank: its process was started here
+  std::vector<bool> connected_;                    // by rank, as long as it is
+  std::vector<bool> came_;                         // it was
+  std::atomic<bool> stopping_ = false;             // all were told
+  std::map<int32_t, join::Waiting> waiting_;       // spares, by their number, and for what
+  std::optional<join::ControlMessage> last_word_;  // to spares
 };
 
 }  // namespace tombolo::run

@@ -36,8 +36,11 @@ Result<run::SpareOptions> waiting(const TrainOptions& options, const join::Launc
 Error return_as(const TrainOptions& options, const join::LaunchedRank& launched) {
   CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
   run::pass_signals_to_worker();
-  const auto start = waiting(options, launched);
+  auto start = waiting(options, launched);
   if (!start) return start.error();
+  const auto plan = command::load_plan(options.in);
+  if (!plan) return plan.error();
+  start->datacenter = plan->ranks[static_cast<size_t>(launched.rank)].datacenter;
   SystemClock clock;
   const auto status =
       run::return_in_seat(*start, options.restarts.value_or(0), run::system_processes(), clock);
