@@ -1,11 +1,13 @@
 // A stormy ocean for links that outlive their connections: connections are cut, each end notices
-// when it does, calls fail or their answers are lost, and all of them may be gone at once. Whoever
+// when it does, calls fail or their answers are lost, bits change on the way, and all connections may
+// be gone at once. Whoever
 // takes the messages waits for one at a time, in any order, naps in between, and may have room for
 // less than one. Whatever happens every message comes once, whole and in its order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "perform/link/link.h"
 #include "support/seeds.h"
@@ -23,6 +25,7 @@ enum class Mistake {
   kTrustsTheKernel,     // what was written counts as received
   kMixesLives,          // what came late from a lost connection counts for its successor
   kKeepsItsCredit,      // does not say that somebody waits
+  kBelievesDamage,      // a bit that changed is as if the other side had sent it
 };
 
 struct Said {
@@ -50,7 +53,9 @@ struct Shore {
 class ResumeOcean {
  public:
   ResumeOcean(uint64_t seed, Mistake mistake)
-      : mistake_(mistake), random_(Random(seed).stream("resume ocean")) {
+      : mistake_(mistake),
+        random_(Random(seed).stream("resume ocean")),
+        noise_(Random(seed).stream("noise")) {
     connections_ = static_cast<uint32_t>(1 + random_.below(4));
     for (const int32_t rank : {0, 1}) {
       Link::Options options{.self = {.rank = rank, .ranks = 2, .epoch = 1, .incarnation = 5},
@@ -76,6 +81,7 @@ class ResumeOcean {
         }
       });
     }
+    bits_change_ = noise_.below(2) == 0;
     while (fault_.empty() && !done()) {
       if (!agenda_.step() || ++events_ > 20'000) fault_ = "it does not end";
     }
@@ -83,6 +89,7 @@ class ResumeOcean {
     return fault_;
   }
   int cuts() const { return cuts_; }
+  int damages() const { return damages_; }
 
  private:
   SimTime after(double most_ms) {
@@ -214,7 +221,9 @@ class ResumeOcean {
       }
       if (mistake_ == Mistake::kTrustsTheKernel) shore.link.ledger(connection)->take_back();
       frame = shore.link.pull_rider(connection, agenda_.now());
-      const auto bytes = encode_frame(segment->header, segment->payload);
+      std::vector<std::byte> payload(segment->payload.begin(), segment->payload.end());
+      if (mistake_ == Mistake::kBelievesDamage && bits_change_ && !payload.empty()) damage(payload);
+      const auto bytes = encode_frame(segment->header, payload);
       frame.insert(frame.end(), bytes.begin(), bytes.end());
     } else {
       return wake(shore, connection, life);
@@ -222,7 +231,17 @@ class ResumeOcean {
     depart(shore, connection, life, std::move(frame));
   }
 
+  // One bit, now and then.
+  bool damage(std::vector<std::byte>& bytes) {
+    if (noise_.below(40) > 0) return false;
+    bytes[noise_.below(bytes.size())] ^= std::byte(1U << noise_.below(8));
+    ++damages_;
+    return true;
+  }
+
   void depart(Shore& shore, uint32_t connection, int life, std::vector<std::byte> frame) {
+    if (bits_change_ && mistake_ != Mistake::kBelievesDamage && damage(frame))
+      damaged_.insert({connection, life});
     shore.busy[connection] = true;
     Water& water = shore.out[connection];
     const SimTime arrival = water.arrival(agenda_.now(), frame.size(), random_);
@@ -252,11 +271,18 @@ class ResumeOcean {
   }
 
   void arrive(Shore& shore, uint32_t connection, std::span<const std::byte> frame) {
-    if (shore.link.heard_goodbye(connection) || over(shore)) return;
+    const int life = shore.life[connection];
+    if (life < 0 || shore.link.heard_goodbye(connection) || over(shore)) return;
     const Status status = shore.decoders.at(connection).feed(frame, [&](const Frame& f) {
       return shore.link.accept(connection, f, agenda_.now());
     });
-    if (!status) return blame(status.error().message);
+    // As the driver does: what a decoder refuses is an accident, and the connection is lost.
+    const bool damaged = damaged_.contains({connection, life});
+    if (!status && !damaged) return blame(status.error().message);
+    if (!status) {
+      cut(connection);
+      return notice(shore, connection, life);
+    }
     take(shore);
     pump(shore);
   }
@@ -312,6 +338,7 @@ class ResumeOcean {
 
   const Mistake mistake_;
   Random random_;
+  Random noise_;  // drawn apart: a seed's cuts stay the same
   Agenda agenda_;
   uint32_t connections_ = 1;
   std::vector<Shore> shores_;
@@ -319,26 +346,32 @@ class ResumeOcean {
   bool is_tight_ = false;
   std::map<std::pair<uint32_t, int>, bool> broken_;
   std::map<uint32_t, int> lives_;
+  bool bits_change_ = false;
+  std::set<std::pair<uint32_t, int>> damaged_;  // connections and lives that carried such a bit
   std::map<std::pair<Shore*, uint32_t>, SimTime> asleep_;
   std::string fault_;
   int cuts_ = 0;
+  int damages_ = 0;
   int events_ = 0;
 };
 
 // ./test.sh --long sails a longer way.
 TEST(ResumeOcean, NothingIsLostOrTwiceWhateverIsCut) {
-  int cuts = 0;
+  int cuts = 0, damages = 0;
   for (uint64_t seed = 0; seed < seeds(250, 10'000); ++seed) {
     ResumeOcean ocean(seed, Mistake::kNone);
     ASSERT_EQ(ocean.run(), "") << "seed " << seed;
     cuts += ocean.cuts();
+    damages += ocean.damages();
   }
   EXPECT_GT(cuts, 250) << "the ocean was too calm";
+  EXPECT_GT(damages, 100);
 }
 
 TEST(ResumeOcean, NoticesWhatADriverDoesWrong) {
-  for (const Mistake mistake : {Mistake::kForgetsWhatWasKept, Mistake::kTrustsTheKernel,
-                                Mistake::kMixesLives, Mistake::kKeepsItsCredit}) {
+  for (const Mistake mistake :
+       {Mistake::kForgetsWhatWasKept, Mistake::kTrustsTheKernel, Mistake::kMixesLives,
+        Mistake::kKeepsItsCredit, Mistake::kBelievesDamage}) {
     int noticed = 0;
     for (uint64_t seed = 0; seed < 60; ++seed) noticed += !ResumeOcean(seed, mistake).run().empty();
     EXPECT_GT(noticed, 2) << "mistake " << static_cast<int>(mistake);
