@@ -36,7 +36,7 @@ enum class ErrorCause : uint8_t {
   kTokenDiffers = 1,       // the two have different job tokens: one may be an earlier run's
   kDuplicateRank = 2,      // another process is this rank already
   kAboutToEnd = 3,         // the one that was called ends; another may come after it
-  kTooManyHandshakes = 4,  // it was refused for want of room, and may try again
+  kTooManyHandshakes = 4,  // it was refused unheard, for want of room or time, and may try again
   kRestarted = 5,          // the process that was meant is gone; another has its rank
   kCrossingCalls = 6,      // the two called each other at once, and the other call stays
   kDamagedOnTheWay = 7,    // bytes came damaged, which says nothing about who sent them

@@ -72,6 +72,7 @@ class RawPeer {
       if (!frame) return std::nullopt;
       if (*frame) {
         if (text) *text = link::printable((*frame)->payload);
+        cause_ = (*frame)->header.tag;
         return (*frame)->header.kind;
       }
       const auto space = decoder_.space();
@@ -89,6 +90,8 @@ class RawPeer {
     return got == 0 || errno != EAGAIN;
   }
 
+  // Of the last failure frame.
+  ErrorCause cause() const { return static_cast<ErrorCause>(cause_); }
   // Hears the failure frame and the end after it.
   std::string refusal() {
     std::string text;
@@ -99,6 +102,7 @@ class RawPeer {
 
  private:
   int fd_;
+  uint64_t cause_ = 0;
   link::FrameDecoder decoder_{link::kStrangerPayloadMax};
 };
 

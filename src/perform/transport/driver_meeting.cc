@@ -170,7 +170,11 @@ void Driver::limit_handshake(const ConnectionPtr& c) {
       return end(c, lost(c->rank, "not all of its connections came within " + limit));
     }
     if (c->incoming == Incoming::kIgnored) return end(c, {});
-    refuse(c, {ErrorCode::kFailed, fmt::format("it said no hello within {}", limit)});
+    // Bytes that wait were not late; we were, because this process was stopped, perhaps.
+    asio::error_code ignored;
+    if (c->socket.available(ignored) > 0) return limit_handshake(c);
+    refuse(c, {.message = fmt::format("it said no hello within {}", limit),
+               .cause = ErrorCause::kTooManyHandshakes});  // it may try again
   });
 }
 

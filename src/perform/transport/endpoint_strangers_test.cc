@@ -57,6 +57,7 @@ TEST_F(EndpointTest, ASlowStrangerIsShownTheDoor) {
   const auto hello = link::hello_frame(identity(1), 0);
   stranger.say(std::span(hello).first(50));  // and never the rest
   EXPECT_EQ(stranger.refusal(), "it said no hello within 30 ms");
+  EXPECT_EQ(stranger.cause(), ErrorCause::kTooManyHandshakes) << "so that a rank calls again";
   EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("no hello within 30 ms")));
 }
 
