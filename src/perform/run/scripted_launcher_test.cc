@@ -288,6 +288,56 @@ TEST_F(ScriptedRanks, ATraceWithAnotherDigestIsFetchedAndRefused) {
               HasSubstr("rank 1's part of the Trace is not what it wrote"));
 }
 
+TEST_F(ScriptedRanks, WhoLeavesInTheMiddleOfATransferIsLost) {
+  EXPECT_THAT(
+      launch([](ScriptedPeer& launcher, int32_t rank) {
+        begin(launcher, rank);
+        for (const int64_t step : {1, 2}) launcher.say(join::ProgressReport{report(step)});
+        launcher.say(state::Finished{state::kPieceMax * 9, "0000"});
+        if (const auto asked = launcher.hear_a<state::FileRequest>())
+          launcher.say(state::FilePiece{.id = asked->id, .bytes = link::Payload(state::kPieceMax)});
+        return 0;
+      }),
+      HasSubstr("rank 1 (paris) was lost"));
+}
+
+TEST_F(ScriptedRanks, APieceOfAnotherLength) {
+  EXPECT_THAT(launch([](ScriptedPeer& launcher, int32_t rank) {
+                begin(launcher, rank);
+                for (const int64_t step : {1, 2}) launcher.say(join::ProgressReport{report(step)});
+                launcher.say(state::Finished{4, "0000"});
+                if (const auto asked = launcher.hear_a<state::FileRequest>())
+                  launcher.say(state::FilePiece{.id = asked->id, .bytes = link::Payload(3)});
+                launcher.hear();
+                return 0;
+              }),
+              HasSubstr("of 3 bytes came"));
+}
+
+TEST_F(ScriptedRanks, APieceThatNobodyAskedFor) {
+  EXPECT_THAT(launch([](ScriptedPeer& launcher, int32_t rank) {
+                begin(launcher, rank);
+                launcher.say(state::FilePiece{.id = 7, .bytes = link::Payload(4)});
+                launcher.hear();
+                return 1;
+              }),
+              HasSubstr("rank 1 sent a piece of a file that nobody asked for"));
+}
+
+TEST_F(ScriptedRanks, ARequestForWhatNobodyHasIsAnswered) {
+  EXPECT_EQ(launch([](ScriptedPeer& launcher, int32_t rank) {
+              const auto folder = begin(launcher, rank);
+              for (const int64_t id : {5, 5, 6}) {
+                launcher.say(state::FileRequest{.id = id, .step = 1, .file = "x", .bytes = 1});
+                const auto piece = launcher.hear_a<state::FilePiece>();
+                if (!piece || piece->id != id || piece->error != "no host has it") return 1;
+              }
+              for (const int64_t step : {1, 2}) launcher.say(join::ProgressReport{report(step)});
+              return folder ? finish(launcher, rank, *folder) : 1;
+            }),
+            "done, 2 steps");
+}
+
 TEST_F(ScriptedRanks, WhoSaysNothingUntilItsLeaseIsOverIsLost) {
   control::LeaseTerms terms;
   terms.floor = terms.ceiling = kASecond * 10;

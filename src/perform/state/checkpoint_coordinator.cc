@@ -54,6 +54,7 @@ Result<std::optional<CheckpointCoordinator::Beginning>> CheckpointCoordinator::b
   }
   while (pulls_.empty()) {
     Beginning begin = choose();
+    leftovers_ = sources_.unfinished();
     if (!begin.state) return begin;
     if (begin.state_epoch == 0) leave_behind(*begin.state);
     const Status whole = sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch));
@@ -196,9 +197,11 @@ Status CheckpointCoordinator::committed(int32_t rank, int64_t step) {
 }
 
 // Where a shard is missing the others go. Where all were there and a manifest is missing they stay: a
-// host that has committed may go on from them.
+// host that has committed may go on from them. Shards of earlier epochs that never became a checkpoint
+// may be what fills the disk, and go as well: else they would stay until the next one exists.
 bool CheckpointCoordinator::missed(int64_t step) {
   if (!book_.missed(step)) return false;
+  for (const int64_t each : std::exchange(leftovers_, {})) tell_all(Drop{each});
   if (committing_.erase(step) == 0) tell_all(Drop{step});
   return true;
 }
@@ -217,13 +220,14 @@ Status CheckpointCoordinator::asked(int32_t rank, const FileRequest& wanted) {
   }
   FileRequest passed = wanted;
   passed.id = next_id_++;
-  passed_on_[passed.id] = {rank, wanted.id};
+  passed_on_[passed.id] = {rank, wanted.id, *from};
   options_.tell(*from, passed);
   return {};
 }
 
 Status CheckpointCoordinator::came(int32_t rank, const FilePiece& piece) {
-  if (const auto asked = passed_on_.find(piece.id); asked != passed_on_.end()) {
+  if (const auto asked = passed_on_.find(piece.id);
+      asked != passed_on_.end() && asked->second.from == rank) {
     FilePiece passed = piece;
     passed.id = asked->second.id;
     options_.tell(asked->second.rank, passed);

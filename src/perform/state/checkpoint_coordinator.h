@@ -101,10 +101,11 @@ class CheckpointCoordinator {
     std::function<Status(std::string_view)> take;
     std::function<Status()> done;
   };
-  // Of a rank that asked, and the number that it gave.
+  // Of a rank that asked, the number that it gave, and who was asked for it.
   struct Asked {
     int32_t rank = 0;
     int64_t id = 0;
+    int32_t from = 0;
   };
   void commit(const state::Manifest& manifest);
   void tell_all(const StateMessage& message);
@@ -128,6 +129,7 @@ class CheckpointCoordinator {
   std::optional<state::Manifest> last_;  // of the last step, all of whose shards are there
   std::map<int64_t, state::Manifest> committing_;
   std::set<int64_t> complete_;
+  std::set<int64_t> leftovers_;  // steps that were never finished, before this epoch
   std::list<Pull> pulls_;
   std::map<int64_t, Asked> passed_on_;
   int64_t next_id_ = 1;

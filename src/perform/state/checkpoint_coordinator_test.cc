@@ -200,6 +200,58 @@ TEST_F(Hosts, MissACheckpointTogether) {
   EXPECT_EQ(steps_on(0), (std::vector<int64_t>{10, 8}));
 }
 
+// The launcher was lost before it had heard of all shards, or told anyone to commit; the run goes on
+// from a later state that ranks kept.
+TEST_F(Hosts, DropShardsOfUnfinishedCheckpointsWhenADiskIsFull) {
+  const plan::Plan plan = plan_of(2);
+  {
+    CheckpointCoordinator desk(plan, options(plan, false));
+    ASSERT_TRUE(gather(desk, plan));
+    write(desk, plan, 2);
+  }
+  for (const int64_t step : {4, 6}) {
+    kernels::EmulatedKernels kernels(plan, 1, clock_);
+    ASSERT_TRUE(state::write_shard(host(1).checkpoints, step, 1, 1, *kernels.save()));
+  }
+  CheckpointCoordinator::Options again = options(plan, false);
+  again.epoch = 2;
+  again.goes_on = true;
+  CheckpointCoordinator desk(plan, again);
+  ASSERT_TRUE(gather(desk, plan));
+  for (const int64_t step : {4, 6})
+    EXPECT_TRUE(fs::exists(state::step_folder(host(1).checkpoints, step)));
+  EXPECT_TRUE(desk.missed(8));
+  carry(desk);
+  for (const int64_t step : {4, 6})
+    EXPECT_FALSE(fs::exists(state::step_folder(host(1).checkpoints, step)));
+  EXPECT_EQ(steps_on(1), (std::vector<int64_t>{2})) << "what exists stays";
+}
+
+// Rank 1 has the shard, and alone may answer for it.
+TEST_F(Hosts, AnswerOnlyWhatTheyWereAsked) {
+  const plan::Plan plan = plan_of(2);
+  {
+    CheckpointCoordinator desk(plan, options(plan, false));
+    ASSERT_TRUE(gather(desk, plan));
+    write(desk, plan, 2);
+  }
+  CheckpointCoordinator desk(plan, options(plan, true));
+  const auto begin = gather(desk, plan);
+  ASSERT_TRUE(begin) << begin.error().text();
+  const Shard& shard = begin->state->shards[1];
+  ASSERT_TRUE(desk.asked(0, {.id = 3, .step = 2, .file = shard.file, .bytes = 4}));
+  ASSERT_EQ(told_.size(), 1u);
+  const auto asked = std::get<FileRequest>(told_.front().second);
+  EXPECT_EQ(told_.front().first, 1);
+  told_.clear();
+  EXPECT_FALSE(desk.came(0, {.id = asked.id, .bytes = link::Payload(4)}));
+  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(desk.came(1, {.id = asked.id, .bytes = link::Payload(4)}));
+  EXPECT_EQ(std::get<FilePiece>(told_.front().second).id, 3);
+  told_.clear();
+  EXPECT_FALSE(desk.came(1, {.id = asked.id, .bytes = link::Payload(4)})) << "it came already";
+}
+
 // One stage instead of two: rank 0 needs what is on the host of rank 1. And the other way round.
 TEST_F(Hosts, FetchWhatTheyLackForAnotherSplit) {
   const plan::Plan two = plan_of(2);

@@ -24,6 +24,17 @@ std::optional<StateSources::Found> StateSources::newest_manifest(int64_t below) 
   return newest;
 }
 
+std::set<int64_t> StateSources::unfinished() const {
+  std::set<int64_t> steps, finished;
+  for (const auto& [key, ranks] : files_) {
+    if (key.epoch != 0) continue;
+    steps.insert(key.step);
+    if (key.file == state::kManifestName) finished.insert(key.step);
+  }
+  for (const int64_t step : finished) steps.erase(step);
+  return steps;
+}
+
 Status StateSources::check(const state::Manifest& manifest, uint64_t epoch) const {
   for (const state::Shard& shard : manifest.shards) {
     const auto found = files_.find({static_cast<int64_t>(epoch), manifest.step, shard.file});

@@ -32,6 +32,8 @@ class StateSources {
   };
   std::optional<Found> newest_manifest(int64_t below) const;
   const std::vector<state::KeptShard>& kept() const { return kept_; }
+  // Steps of which some rank has a shard, and none the manifest.
+  std::set<int64_t> unfinished() const;
 
   // Unusable, naming the first shard that nobody has, or that has another size wherever it is.
   // `epoch`: of kept states; 0: of a checkpoint.
