@@ -90,6 +90,7 @@ void Driver::decode(const ConnectionPtr& c) {
   while (c->is_open() && c->incoming == Incoming::kRead) {
     const auto frame = c->decoder.next();
     if (frame && !*frame) break;
+    if (frame) c->frame_at = c->heard_at;
     const Status status = frame ? on_frame(c, **frame) : fail(frame.error());
     if (status) continue;
     if (c->in_handshake()) return refuse(c, status.error());

@@ -67,6 +67,7 @@ struct Connection {
   tcp::endpoint at;                             // whom we dial,
   SimTime dial_until;                           // and for how long
   SimTime heard_at;                             // bytes came
+  SimTime frame_at;                             // a frame was whole
   SimTime life_at;                              // when the life timer looks
   bool waiting = false;                         // until the kernel takes more; for slow networks
   bool writable = false;                        // it does

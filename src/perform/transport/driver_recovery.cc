@@ -12,6 +12,9 @@ using detail::Connection;
 using detail::lost;
 using std::chrono::nanoseconds;
 
+// So many times the longest silence a frame may take to come.
+constexpr int64_t kSilencesInFrame = 6;
+
 }  // namespace
 
 // This connection is over; so is its link, if it is not one that goes on without.
@@ -185,6 +188,12 @@ void Driver::check_life(const ConnectionPtr& c) {
   // Bytes that wait were not late; we were, because this process slept, perhaps.
   if (silent && c->socket.available(ignored) == 0)
     return lose(c, link::Loss::kSilent, "nothing came for " + brief(seconds(options_.silence_max)));
+  // A length that changed on the way, past TCP's checksum, is believed until that many bytes are there;
+  // pings alone would take hours.
+  const SimDuration frame_max{options_.silence_max.ns * kSilencesInFrame};
+  if (c->heard_at - c->frame_at > frame_max)
+    return lose(c, link::Loss::kEnded,
+                fmt::format("no frame was whole within {}", brief(seconds(frame_max))));
   pump(c);
   look_after(c);
 }

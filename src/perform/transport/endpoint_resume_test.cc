@@ -291,6 +291,24 @@ TEST_F(EndpointResumeTest, ASilentConnectionIsHungUpOnWhenItSpeaks) {
   EXPECT_TRUE(came) << came.error().text();
 }
 
+// As where the length of a frame changed on the way: bytes come, and it is never whole. It says so only
+// after six times the longest silence, in which frames of slow networks come.
+TEST_F(EndpointResumeTest, AConnectionWhoseFrameNeverEndsIsHungUpOn) {
+  zero_ = endpoint(options(0));
+  RawPeer one(zero_->port());
+  one.say(link::hello_frame(identity(1), 0, {.attempt = 1}, {.grace = kMs * 60'000}));
+  EXPECT_EQ(one.hear(), link::FrameKind::kHello);
+  ASSERT_TRUE(zero_->await_peer(1, {}, soon()));
+  const auto frame = data_frame({1, 1}, std::string(200'000, 'x'), 200'000);
+  size_t sent = 100;
+  one.say(std::span(frame).first(sent));
+  until([&] {
+    if (sent < frame.size() && !one.hung_up()) one.say(std::span(frame).subspan(sent++, 1));
+    return one.hung_up();
+  });
+  EXPECT_LT(sent, frame.size());
+}
+
 // One side alone cannot go on.
 TEST_F(EndpointResumeTest, WithoutAGraceOnBothSidesALostConnectionIsALostLink) {
   zero_ = endpoint(options(0));
