@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "perform/link/frame.h"
 #include "perform/transport/endpoint.h"
 #include "support/ocean.h"
 
@@ -40,6 +42,7 @@ enum class Bug {
   kSpareLeavesItsSeat,    // a spare that sat once does not come again
   kSplicedWithAnother,    // the coordinator joins whoever calls
   kSpliceIsNotToldAgain,  // a launcher that goes on with a run does not say who meets there
+  kDamageIsBelieved,      // a bit that changed on the way is as if it had been sent
 };
 
 inline std::string address_of(int host) { return fmt::format("10.0.0.{}", host + 1); }
@@ -62,6 +65,7 @@ struct Wire {
   Stream streams[2];        // by the end that sends
   SimTime reset_until;
   bool forgets[2] = {};  // what this end sends next
+  bool damages[2] = {};  // a bit of it changes on the way
   bool over = false;
 
   // Of its way: from where to where. The end that dialed stands first.
@@ -154,6 +158,41 @@ class Sea {
 
   // Every link between them, or one.
   void reset(int from, int to, bool one);
+  void reset(const WirePtr& wire);
+  // A bit of what each link between them carries next changes, in both directions.
+  void damage(int from, int to) {
+    for (const WirePtr& each : wires_) {
+      if (each->takes(from, to)) each->damages[0] = each->damages[1] = true;
+    }
+  }
+  // What arrives of it: the decoder refuses the frame, the connection is lost, and the link carries the
+  // message again.
+  link::Payload carry_damaged(const WirePtr& wire, const link::Tag& tag, link::Payload payload) {
+    ++damages_;
+    if (bug_ == Bug::kDamageIsBelieved) {
+      if (!payload.empty())
+        payload[random_.below(std::min<size_t>(8, payload.size()))] ^= std::byte{1};
+      return payload;
+    }
+    const auto part =
+        std::span(payload).first(std::min<size_t>(payload.size(), link::kFramePayloadMax));
+    std::vector<std::byte> frame =
+        link::encode_frame({.iteration = tag.iteration,
+                            .total = payload.size(),
+                            .length = static_cast<uint32_t>(part.size())},
+                           part);
+    frame[random_.below(frame.size())] ^= std::byte(1U << random_.below(8));
+    link::FrameDecoder decoder;
+    bool is_accepted = false;
+    static_cast<void>(decoder.feed(frame, [&](const link::Frame&) -> Status {
+      is_accepted = true;
+      return {};
+    }));
+    CHECK(!is_accepted, "a frame with a changed bit is accepted");
+    reset(wire);
+    return payload;
+  }
+  int damages() const { return damages_; }
   void lose(const WirePtr& wire, const std::string& why);
 
   // After the latency, behind what was sent before, and not before the path is whole.
@@ -178,6 +217,7 @@ class Sea {
   static constexpr uint16_t kFirstRankPort = 40'000;  // lower ones are forwarded to the launcher
   uint16_t next_port_ = kFirstRankPort;
   uint64_t attempts_ = 0;
+  int damages_ = 0;
   Bug bug_ = Bug::kNone;
   int64_t memory_ = int64_t{1} << 40;  // that each host can still give
   // How long this rank's next computation of that iteration hangs.

@@ -106,6 +106,9 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     Peer& p = peers_[rank];
     if (p.ended) return fail(*p.ended);
     if (!p.up || closing_) return failed(fmt::format("there is no link to rank {}", rank));
+    if (std::exchange(p.wire->damages[p.end], false))
+      payload = sea_.carry_damaged(p.wire, tag, std::move(payload));
+    if (p.ended) return fail(*p.ended);  // it was a link that ends with its connection
     sea_.send(p.wire, p.end, [wire = p.wire, end = p.end, tag, now, payload = std::move(payload)] {
       if (OceanEndpoint* other = wire->ends[1 - end])
         other->take(wire->ranks[end], tag, payload, now);
@@ -469,17 +472,21 @@ inline void Sea::lose(const WirePtr& wire, const std::string& why) {
 inline void Sea::reset(int from, int to, bool one) {
   for (const WirePtr& each : std::vector(wires_)) {
     if (!each->takes(from, to)) continue;
-    if (each->grace.ns == 0) {
-      lose(each, "Connection reset by peer");
-    } else if (!can_call_again(*each)) {
-      ocean_.at(ocean_.now() + each->ended_max,
-                [this, each] { lose(each, "it cannot be called again"); });
-    } else {
-      each->forgets[0] = each->forgets[1] = bug_ == Bug::kMessageLostInReset;
-      each->reset_until =
-          ocean_.now() + SimDuration{static_cast<int64_t>(random_.below(1'000'000'000))};
-    }
+    reset(each);
     if (one) return;
+  }
+}
+
+inline void Sea::reset(const WirePtr& wire) {
+  if (wire->grace.ns == 0) {
+    lose(wire, "Connection reset by peer");
+  } else if (!can_call_again(*wire)) {
+    ocean_.at(ocean_.now() + wire->ended_max,
+              [this, wire] { lose(wire, "it cannot be called again"); });
+  } else {
+    wire->forgets[0] = wire->forgets[1] = bug_ == Bug::kMessageLostInReset;
+    wire->reset_until =
+        ocean_.now() + SimDuration{static_cast<int64_t>(random_.below(1'000'000'000))};
   }
 }
 

@@ -1,6 +1,6 @@
 // The ocean (support/ocean_run.h) drives launcher, supervisor, ranks and those who start them again
-// through storms: kills, power cuts, cut, slow and reset paths, suspended hosts, full disks, clocks
-// that are set. When the storm is over every update was made once, whatever happened.
+// through storms: kills, power cuts, cut, slow and reset paths, bits that change on the way, suspended
+// hosts, full disks, clocks that are set. When the storm is over every update was made once, whatever happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -93,6 +93,7 @@ class Voyage {
     brew_weather(run, window);
     brew_losses(run, options, window);
     brew_walls(run, window);
+    brew_damage(run, window);
     // A fault costs what it lasts, leases, the time for ranks to come, and steps done again.
     const SimTime limit =
         ocean_.now() + kSecond * (60 + steps_ * (is_slow ? 60 : 3)) + kSecond * 250 * faults_;
@@ -102,8 +103,10 @@ class Voyage {
       return run.over() || late;
     });
     if (storm_.is_loud) {
-      say(fmt::format("{} seats went to spares, {} links through the launcher's host",
-                      run.record().seated, run.record().spliced));
+      say(
+          fmt::format("{} seats went to spares, {} links through the launcher's host, {} messages "
+                      "changed on the way",
+                      run.record().seated, run.record().spliced, sea_.damages()));
       say(fmt::format("steps {}", fmt::join(run.record().steps, " ")));
     }
     if (run.record().begun_for_a_spare > 0 && std::getenv("TOMBOLO_SEEDS"))
@@ -205,6 +208,20 @@ class Voyage {
              });
       }
       ++faults_;
+    }
+  }
+  // Bits that change on the way, past TCP's checksum, in half of the voyages.
+  void brew_damage(Run& run, SimDuration window) {
+    Random random = Random(storm_.seed).stream("damage");
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(n)); };
+    if (below(2) == 0) return;
+    for (int64_t more = 1 + below(6); more > 0; --more, ++faults_) {
+      const SimTime at = ocean_.now() + SimDuration{below(window.ns)};
+      const int host = static_cast<int>(below(run.all_hosts()));
+      const int other = static_cast<int>(below(run.all_hosts()));
+      is_harmless_ = is_harmless_ && host != 0 && other != 0;
+      plan(at, fmt::format("bits change between hosts {} and {}", host, other),
+           [this, host, other] { sea_.damage(host, other); });
     }
   }
   // Hosts that wait for a seat, in some voyages.
@@ -553,7 +570,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Plant{Bug::kFullDiskIsBelieved}, Plant{Bug::kClocksCanBeSet, 16},
                     Plant{Bug::kSlowIsLost, 43}, Plant{Bug::kSeatIsNotFenced},
                     Plant{Bug::kSpareLeavesItsSeat, 385}, Plant{Bug::kSplicedWithAnother, 399},
-                    Plant{Bug::kSpliceIsNotToldAgain, 20}));
+                    Plant{Bug::kSpliceIsNotToldAgain, 20}, Plant{Bug::kDamageIsBelieved}));
 
 }  // namespace
 }  // namespace tombolo::ocean
