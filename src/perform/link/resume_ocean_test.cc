@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "perform/link/link.h"
 #include "support/seeds.h"
@@ -283,6 +285,14 @@ class ResumeOcean {
       cut(connection);
       return notice(shore, connection, life);
     }
+    // Where a length changed no frame may ever be whole; the driver waits for that only so long.
+    if (damaged && watched_.insert({connection, life, &shore}).second) {
+      agenda_.at(agenda_.now() + milliseconds(3'000), [this, &shore, connection, life] {
+        if (shore.life[connection] != life) return;
+        cut(connection);
+        notice(shore, connection, life);
+      });
+    }
     take(shore);
     pump(shore);
   }
@@ -347,6 +357,7 @@ class ResumeOcean {
   std::map<std::pair<uint32_t, int>, bool> broken_;
   std::map<uint32_t, int> lives_;
   bool bits_change_ = false;
+  std::set<std::tuple<uint32_t, int, Shore*>> watched_;
   std::set<std::pair<uint32_t, int>> damaged_;  // connections and lives that carried such a bit
   std::map<std::pair<Shore*, uint32_t>, SimTime> asleep_;
   std::string fault_;
