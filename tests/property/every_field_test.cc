@@ -187,10 +187,11 @@ std::vector<Case> cases() {
   };
 }
 
-// Of tokens, shares and their formats plan/job_value_test.cc has tests of its own: they exclude a text.
-const std::set<std::string> kTestedElsewhere = {"data.tokens",  "data.share",   "data.format",
-                                                "data.dtype",   "data.shuffle", "data.seed",
-                                                "prefill.model"};
+// Of tokens, shares and their formats plan/job_value_test.cc has tests of its own: they exclude a text. So has
+// plan/adaptive_batch_test.cc: that excludes prompts.
+const std::set<std::string> kTestedElsewhere = {
+    "data.tokens",  "data.share", "data.format",   "data.dtype",
+    "data.shuffle", "data.seed",  "prefill.model", "parallelism.adaptive_batch"};
 
 TEST(EveryField, HasACase) {
   std::set<std::string> wanted, there;

@@ -12,6 +12,7 @@
 #include "base/toml.h"
 #include "decide/schedule_search/strands_choice.h"
 #include "spec/model/model.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
@@ -264,8 +265,10 @@ std::vector<std::string> notes_of(const Value& value, const Sweep& sweep) {
   if (!plan) return notes;
   for (std::string& note : schedule::notes_on_sharing(*plan)) notes.push_back(std::move(note));
   // The density that a range begins with is another in each row.
-  if (!plan->replicas_lie_apart())
+  if (!plan->replicas_lie_apart()) {
     for (std::string& note : plan::notes_on_exchange(*plan)) notes.push_back(std::move(note));
+  }
+  for (std::string& note : plan::notes_on_adaptive_batch(*plan)) notes.push_back(std::move(note));
   return notes;
 }
 

@@ -24,6 +24,8 @@ Status check_orders_are_alike(const plan::Plan& plan, const std::string& because
         fmt::format("parallelism.{}: replicas meet in their passes, and {}", because, why),
         instead + ", or " + or_that);
   };
+  if (plan.batch_changes())
+    return refuse("adaptive_batch gives them different numbers of these", "adaptive_batch = false");
   if (!plan.parallelism.microbatches_per_replica.empty())
     return refuse("microbatches_per_replica gives them different numbers of these",
                   "leaving microbatches_per_replica out");

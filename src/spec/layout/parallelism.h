@@ -115,6 +115,9 @@ struct Parallelism : Degrees {
   std::vector<int64_t> microbatches_per_replica;
   // Instead: by predicted speed (cost::with_batch_by_speed). No Plan says so: its numbers are resolved.
   bool microbatches_by_speed = false;
+  // The run changes them as the speeds of its pipelines change (steer/tune/batch_controller.h); those above
+  // are of its first iteration.
+  bool adaptive_batch = false;
   // Asks for a folded schedule whose forwards run beside backwards, where that is predicted to gain
   // (schedule_search::plan_strands). No Plan says so: it has the schedule and its pairs.
   bool strands = false;
@@ -290,6 +293,11 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("datacenter_per_replica", p.datacenter_per_replica,
              "where each pipeline is, with all its stages");
   describe_microbatches(a, p);
+  if (Archive::kReads || p.adaptive_batch) {
+    a.optional("adaptive_batch", p.adaptive_batch,
+               "the run changes how many microbatches each pipeline computes as their speeds "
+               "change; global_batch stays");
+  }
   a.check(p.microbatches_per_replica.empty() ||
               (std::ssize(p.microbatches_per_replica) == p.data &&
                std::all_of(p.microbatches_per_replica.begin(), p.microbatches_per_replica.end(),

@@ -61,9 +61,10 @@ enum ScheduleTrait : uint32_t {
   kHalves = 1 << 1,  // backward passes in two halves, for inputs and for weights
   kPairs =
       1 << 2,  // a forward beside a backward of the rank's other stage: they may be co-executed
-  kKeepsToMemory = 1 << 3,  // its rules hold no more microbatches than the device has memory for
-  kClosedForm = 1 << 4,     // predict/cost has its iteration in closed form
-  kSelectable = 1 << 5,     // `tombolo select` has a law for it
+  kKeepsToMemory = 1 << 3,    // its rules hold no more microbatches than the device has memory for
+  kClosedForm = 1 << 4,       // predict/cost has its iteration in closed form
+  kSelectable = 1 << 5,       // `tombolo select` has a law for it
+  kAnyMicrobatches = 1 << 6,  // its order takes any number, and holds no more of them for more
 };
 
 struct ScheduleTraits {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/plan/exchange_check.h"
 
 namespace tombolo::plan {
@@ -176,7 +177,8 @@ Status validate_batches(const Plan& plan) {
     }
     all += plan.microbatches_of(replica);
   }
-  if (all * plan.training.micro_batch == plan.training.global_batch) return {};
+  if (all * plan.training.micro_batch == plan.training.global_batch)
+    return check_adaptive_batch(plan);
   if (each.empty()) return unusable("global_batch is not a multiple of micro_batch x data");
   return unusable(
       fmt::format("microbatches_per_replica sums to {}, and global_batch = {} has {} x micro_batch",

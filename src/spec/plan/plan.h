@@ -96,6 +96,8 @@ struct Plan : Decisions {
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
+  // Whether the run may change how many microbatches each pipeline computes (adaptive_batch.h).
+  bool batch_changes() const { return parallelism.adaptive_batch && replicas() > 1; }
   // How many of them share out what ZeRO shards: all; where they lie apart, those of each datacenter by
   // themselves. 0 where datacenters have unlike numbers of them.
   int64_t replicas_that_shard(int32_t stage) const;

@@ -5,6 +5,7 @@
 #include "decide/schedule_search/strands_choice.h"
 #include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
@@ -112,6 +113,7 @@ Result<plan::Plan> load_plan(const InputOptions& in) {
   TRY(with_remedy(in, schedule::check_memory(plan, schedule)));
   print_notes(schedule::notes_on_sharing(plan));
   print_notes(plan::notes_on_exchange(plan));
+  print_notes(plan::notes_on_adaptive_batch(plan));
   return plan;
 }
 
