@@ -34,4 +34,18 @@ void add_decisions(std::span<const Decision> decisions, std::span<const LineBeli
   }
 }
 
+// All ranks begin a division with the same iteration.
+void add_decisions(std::span<const BatchDecision> decisions, std::vector<trace::Record>& records) {
+  std::map<int64_t, trace::Record*> lowest;  // by iteration
+  for (trace::Record& record : records) {
+    if (record.name != "microbatches") continue;
+    trace::Record*& of = lowest[record.iteration];
+    if (!of || record.rank < of->rank) of = &record;
+  }
+  for (const BatchDecision& decision : decisions) {
+    const auto of = lowest.find(decision.first_iteration);
+    if (of != lowest.end()) of->second->reason = decision.reason;
+  }
+}
+
 }  // namespace tombolo::tune

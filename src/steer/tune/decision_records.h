@@ -1,6 +1,8 @@
-// Decisions about the density in a Trace, beside the record "density" of every rank and iteration: the launcher of
-// a run writes them when it has all parts, and the simulator.
+// Decisions about the density and the batch in a Trace, beside the records "density" of every rank and iteration
+// and "microbatches" of every pipeline and iteration: the launcher of a run writes them when it has all parts, and
+// the simulator.
 //
+//   "microbatches"  of the lowest rank that has it, in the first iteration of a division: the reason as well
 //   "density"    of the lowest rank, in the first iteration that has what was decided: the reason as well
 //   "line_rate"  bytes per second: what the controller believed of the line when it decided the density of an
 //                iteration, or left it
@@ -12,6 +14,7 @@
 
 #include "base/units.h"
 #include "spec/trace/trace.h"
+#include "steer/tune/batch_controller.h"
 #include "steer/tune/rate_controller.h"
 
 namespace tombolo::tune {
@@ -25,5 +28,6 @@ struct LineBelief {
 // iterations that have no density.
 void add_decisions(std::span<const Decision> decisions, std::span<const LineBelief> beliefs,
                    std::vector<trace::Record>& records);
+void add_decisions(std::span<const BatchDecision> decisions, std::vector<trace::Record>& records);
 
 }  // namespace tombolo::tune
