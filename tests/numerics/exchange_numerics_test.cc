@@ -112,6 +112,33 @@ TEST(ExchangeNumerics, PipelinesWithUnlikePartsOfTheBatchEqualOneProcess) {
   }
 }
 
+// The batch is divided in another way in the middle, twice: every step has the gradient of the whole batch, its loss
+// is that of one process with the same weights, and replicas have the same bits after each.
+TEST(ExchangeNumerics, ABatchThatIsDividedAnewEqualsOneProcess) {
+  const auto shared_out = [](plan::Plan plan) {
+    plan.training.global_batch = 16;  // 8 microbatches
+    plan.run.compare_replicas_every = 1;
+    if (plan.replicas() > 1) plan.parallelism.adaptive_batch = true;
+    return with_steps(std::move(plan), 12);
+  };
+  const std::map<int64_t, std::vector<int64_t>> divided = {{4, {6, 2}}, {9, {3, 5}}};
+  const Story one = train(shared_out(tiny_plan(kAlone)));
+  for (const TinyLayout& layout :
+       {TinyLayout{.data = 2, .hidden = 192}, TinyLayout{.pipeline = 2, .data = 2, .hidden = 192},
+        TinyLayout{.pipeline = 2, .data = 2, .apart = true, .hidden = 192},
+        TinyLayout{.pipeline = 2, .data = 2, .schedule = "zb-h1", .apart = true, .hidden = 192}}) {
+    const plan::Plan plan = shared_out(tiny_plan(layout));
+    ASSERT_TRUE(plan::validate(plan)) << plan::validate(plan).error().text();
+    const Story two = train(plan, {.divided = divided});
+    ASSERT_EQ(two.losses.size(), 12u);
+    for (const auto& [step, loss] : two.losses) {
+      EXPECT_NEAR(loss / one.losses.at(step), 1, 1e-5) << layout.schedule << ", step " << step;
+    }
+    for (const auto& [step, digests] : two.compared) EXPECT_EQ(digests.size(), 1u) << step.first;
+    expect_equal_replicas(plan, two);
+  }
+}
+
 // As on Atlas' testbed: pipelines cross the WAN, and of the middle stage the replicas lie apart too.
 TEST(ExchangeNumerics, PipelinesThatCrossAndReplicasApartEqualOneProcess) {
   const Story one = train(with_steps(tiny_plan(kAlone), 30));

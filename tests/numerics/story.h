@@ -38,6 +38,8 @@ struct Story {
 struct From {
   std::vector<kernels::NamedTensor> checkpoint;
   int64_t first = 1;
+  // The batch is divided so from these iterations on, as a launcher would order it.
+  std::map<int64_t, std::vector<int64_t>> divided = {};
   bool pair_by_pair = true;  // passes that the schedule pairs at once, and else one after the other
 };
 
@@ -52,8 +54,9 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     const std::lock_guard lock(mutex);
     if (report.weights_digest)
       story.compared[{report.iteration, plan.ranks[rank].stage}].insert(*report.weights_digest);
-    const int64_t samples =
-        plan.microbatches_of(plan.ranks[rank].replica) * plan.training.micro_batch;
+    const int64_t microbatches =
+        report.batch ? report.batch->microbatches : plan.microbatches_of(plan.ranks[rank].replica);
+    const int64_t samples = microbatches * plan.training.micro_batch;
     if (report.loss) {
       story.losses[report.iteration] += *report.loss * static_cast<double>(samples) /
                                         static_cast<double>(plan.training.global_batch);
@@ -96,6 +99,13 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
                                         .address = "127.0.0.1"}));
     }
     stage::PerformOptions options{.rank = rank, .first_iteration = from.first};
+    stage::BatchSchedule batch(clock);
+    int64_t orders = 0;
+    for (const auto& [first, each] : from.divided) {
+      CHECK(*batch.ask(++orders, first, each), "it has begun");
+      TRY(batch.decide(orders, true));
+    }
+    if (!from.divided.empty()) options.batch = &batch;
     if (from.pair_by_pair && !schedule->pairs.empty()) options.pairs = schedule->pairs[rank];
     TRY(stage::perform(plan, schedule->ranks[rank], options, *kernels[rank], messenger, clock,
                        hooks));

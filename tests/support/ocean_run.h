@@ -33,6 +33,7 @@ struct RunOptions {
   int restarts = 100;
   control::LeaseTerms terms;
   SimDuration join_max{60'000'000'000};
+  int64_t batch_window = 5;  // run::LaunchOptions
 };
 
 // What people see.
@@ -46,9 +47,10 @@ struct RunRecord {
   int spliced = 0;     // links that went through the launcher's host
   // Ranks that hung, and went on again, in the launcher's words; when.
   std::vector<std::pair<SimTime, std::string>> hung;
-  int begun_again = 0;        // runs that lost what was on the disk of a host for good,
-  int begun_for_a_spare = 0;  // or could not reach what a spare has
-  std::string wrong;          // what ought not to have ended it, or was not named
+  int begun_again = 0;               // runs that lost what was on the disk of a host for good,
+  int begun_for_a_spare = 0;         // or could not reach what a spare has
+  std::vector<std::string> divided;  // how the batch was, in the launcher's words
+  std::string wrong;                 // what ought not to have ended it, or was not named
 };
 
 class Run {
@@ -305,10 +307,12 @@ class Run {
     options.on_note = [this](const std::string& text) {
       record_.seated += text.starts_with("a spare takes the seat");
       record_.spliced += text.find("through this host") != text.npos;
+      if (text.starts_with("microbatches ")) record_.divided.push_back(text);
       if (text.find(" progress") != text.npos) record_.hung.push_back({sea_.ocean().now(), text});
       note(text);
     };
     options.resume = resume_;
+    options.batch_window = options_.batch_window;
     const auto summary = run::launch(options_.plan, options, waters);
     const bool is_done = summary || is_all_done(summary.error());
     if (!is_done && start_again_by_hand(summary.error())) return 1;

@@ -1,5 +1,6 @@
 #include "perform/join/control_message.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/json.h"
@@ -174,6 +175,16 @@ void describe(Archive& a, ExchangeReport& report) {
   a.check(counts, "bytes", "must not be negative, nor may a span be");
 }
 
+template <class Archive>
+void describe(Archive& a, BatchReport& report) {
+  a.required("microbatches", report.microbatches);
+  a.required("computing_ns", report.computing.ns);
+  a.required("passes_ns", report.passes.ns);
+  a.check(report.microbatches >= 1, "microbatches", "must be at least 1");
+  a.check(report.computing.ns >= 0 && report.passes.ns >= 0, "computing_ns",
+          "must not be negative, nor passes_ns");
+}
+
 }  // namespace tombolo::stage
 
 namespace tombolo::observe {
@@ -282,6 +293,7 @@ void describe(Archive& a, ProgressReport& m) {
   a.optional("update_skipped", m.report.update_skipped);
   a.optional("wan_wait_ns", m.report.wan_wait.ns);
   a.optional("exchange", m.report.exchange);
+  a.optional("batch", m.report.batch);
 }
 
 template <class Archive>
@@ -290,6 +302,36 @@ void describe(Archive& a, DensityOrder& m) {
   a.required("density", m.density);
   a.check(m.first_iteration >= 1, "first_iteration", "must be at least 1");
   a.check(m.density > 0 && m.density <= 1, "density", "must be above 0 and at most 1");
+}
+
+template <class Archive>
+void describe_order(Archive& a, int64_t& order) {
+  a.required("order", order);
+  a.check(order >= 1, "order", "must be at least 1");
+}
+
+template <class Archive>
+void describe(Archive& a, BatchOrder& m) {
+  describe_order(a, m.order);
+  a.required("first_iteration", m.first_iteration);
+  a.required("microbatches", m.microbatches);
+  a.check(m.first_iteration >= 1, "first_iteration", "must be at least 1");
+  const bool counts = std::all_of(m.microbatches.begin(), m.microbatches.end(),
+                                  [](int64_t each) { return each >= 1; });
+  a.check(counts && !m.microbatches.empty(), "microbatches",
+          "must be numbers of at least 1, one for each pipeline");
+}
+
+template <class Archive>
+void describe(Archive& a, BatchAnswer& m) {
+  describe_order(a, m.order);
+  a.required("in_time", m.in_time);
+}
+
+template <class Archive>
+void describe(Archive& a, BatchVerdict& m) {
+  describe_order(a, m.order);
+  a.required("holds", m.holds);
 }
 
 template <class Archive>

@@ -121,6 +121,26 @@ struct DensityOrder {
   int64_t first_iteration = 1;
   double density = 0.01;
 };
+// Will you have so many microbatches in each pipeline from that iteration on? A rank that will does not begin it
+// before it is decided (stage/batch_schedule.h).
+struct BatchOrder {
+  static constexpr const char* kKind = "batch";
+  int64_t order = 1;  // counts within an epoch
+  int64_t first_iteration = 1;
+  std::vector<int64_t> microbatches;
+};
+// I will, or have begun that iteration already.
+struct BatchAnswer {
+  static constexpr const char* kKind = "batch_answer";
+  int64_t order = 1;
+  bool in_time = false;
+};
+// All will, so it holds; or one has, and nothing changes.
+struct BatchVerdict {
+  static constexpr const char* kKind = "batch_verdict";
+  int64_t order = 1;
+  bool holds = false;
+};
 // Everybody stops, and this is why.
 struct Stop {
   static constexpr const char* kKind = "stop";
@@ -141,7 +161,8 @@ using ControlMessage =
                  EvaluationReport, state::ShardReport, state::Commit, state::Committed,
                  state::Retire, state::FileRequest, state::FilePiece, LinksReport, state::Finished,
                  state::Failure, state::Over, Stop, BeatReport, LeaseGrant, Unreached, Meet,
-                 Waiting, VacantRank, state::Missed, state::Drop, Recorded, DensityOrder>;
+                 Waiting, VacantRank, state::Missed, state::Drop, Recorded, DensityOrder,
+                 BatchOrder, BatchAnswer, BatchVerdict>;
 
 // What is said about files, as one of them.
 ControlMessage control_message(const state::StateMessage& message);

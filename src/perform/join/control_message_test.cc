@@ -120,6 +120,39 @@ TEST(ControlMessages, CarryWhatAnExchangeTookAndTheDensityThatFollows) {
   EXPECT_EQ(std::get<DensityOrder>(*order).density, 0.015);
 }
 
+TEST(ControlMessages, CarryHowTheBatchIsDivided) {
+  const ProgressReport sent{
+      {.iteration = 3,
+       .batch = stage::BatchReport{
+           .microbatches = 8, .computing = SimDuration{170}, .passes = SimDuration{190}}}};
+  const auto report = decode(encode(sent));
+  ASSERT_TRUE(report) << report.error().text();
+  const auto& came = *std::get<ProgressReport>(*report).report.batch;
+  EXPECT_EQ(came.microbatches, 8);
+  EXPECT_EQ(came.computing, SimDuration{170});
+  EXPECT_EQ(came.passes, SimDuration{190});
+  const auto none = decode(encode(ProgressReport{{.iteration = 3}}));
+  EXPECT_FALSE(std::get<ProgressReport>(*none).report.batch);
+  const auto order = decode(encode(BatchOrder{2, 40, {7, 7, 8, 6}}));
+  ASSERT_TRUE(order) << order.error().text();
+  EXPECT_EQ(std::get<BatchOrder>(*order).order, 2);
+  EXPECT_EQ(std::get<BatchOrder>(*order).first_iteration, 40);
+  EXPECT_EQ(std::get<BatchOrder>(*order).microbatches, (std::vector<int64_t>{7, 7, 8, 6}));
+  const auto answer = decode(encode(BatchAnswer{2, true}));
+  EXPECT_EQ(std::get<BatchAnswer>(*answer).order, 2);
+  EXPECT_TRUE(std::get<BatchAnswer>(*answer).in_time);
+  const auto verdict = decode(encode(BatchVerdict{2, true}));
+  EXPECT_EQ(std::get<BatchVerdict>(*verdict).order, 2);
+  EXPECT_TRUE(std::get<BatchVerdict>(*verdict).holds);
+  for (const char* text :
+       {R"({"batch": {"order": 1, "first_iteration": 4, "microbatches": []}})",
+        R"({"batch": {"order": 1, "first_iteration": 4, "microbatches": [3, 0]}})",
+        R"({"batch": {"order": 1, "first_iteration": 0, "microbatches": [3, 1]}})",
+        R"({"batch": {"order": 0, "first_iteration": 4, "microbatches": [3, 1]}})",
+        R"({"batch_answer": {"order": 1}})", R"({"batch_verdict": {"order": -1, "holds": true}})"})
+    EXPECT_FALSE(decode(bytes_of(text))) << text;
+}
+
 TEST(ControlMessages, GarbageIsRefused) {
   EXPECT_FALSE(decode(bytes_of(R"({"density": {"first_iteration": 0, "density": 0.1}})")));
   EXPECT_FALSE(decode(bytes_of(R"({"density": {"first_iteration": 1, "density": 1.5}})")));

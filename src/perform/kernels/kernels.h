@@ -125,6 +125,10 @@ class Kernels {
   virtual Result<DataFacts> data_facts() const { return DataFacts{}; }
   virtual void expect_evaluation_batches(int64_t /*batches*/) {}
 
+  // How many microbatches each pipeline computes from the iteration on that begins next, where the Plan lets a run
+  // change that. Their sum stays, and with it what a sample weighs in the gradient.
+  virtual void divide_batch(const std::vector<int64_t>& /*microbatches*/) {}
+
   // Iterations count from 1; after a resume they go on where the checkpoint stopped.
   virtual Status begin_iteration(int64_t iteration) = 0;
 

@@ -37,22 +37,26 @@ double share_of_batch(const plan::Plan& plan, int32_t rank) {
          static_cast<double>(plan.microbatches());
 }
 
-// What the replicas recorded under `part`, weighted by `weight` where that is not empty and else by
-// their samples, as one record per iteration.
+// What the replicas recorded under `part`, weighted by what they recorded under `weight`, and else by their
+// samples, as one record per iteration.
 void add_means(const plan::Plan& plan, const std::string& part, const std::string& weight,
                const std::string& name, trace::Trace& trace) {
   struct Found {
     std::map<int32_t, Weighted> parts;
     SimTime at;
   };
+  std::map<std::pair<int64_t, int32_t>, double> weights;  // by iteration and rank
+  for (const trace::Record& record : trace.records) {
+    if (record.name == weight) weights[{record.iteration, record.rank}] = record.value;
+  }
   std::map<int64_t, Found> found;
   for (const trace::Record& record : trace.records) {
-    if (record.name != part && record.name != weight) continue;
+    if (record.name != part) continue;
     Found& of = found[record.iteration];
     of.at = std::max(of.at, record.at);
-    Weighted& weighted = of.parts[record.rank];
-    if (weight.empty()) weighted.weight = share_of_batch(plan, record.rank);
-    (record.name == part ? weighted.value : weighted.weight) = record.value;
+    const auto own = weights.find({record.iteration, record.rank});
+    of.parts[record.rank] = {
+        record.value, own == weights.end() ? share_of_batch(plan, record.rank) : own->second};
   }
   for (const auto& [iteration, of] : found) {
     const int32_t rank = of.parts.begin()->first;
@@ -96,10 +100,12 @@ Result<std::optional<Progress>> ProgressTracker::add(int32_t rank,
   if (report.gradient_norm) open.gradient_norm = report.gradient_norm;
   open.update_skipped = open.update_skipped || report.update_skipped;
   if (report.loss) open.losses[rank] = *report.loss;
+  if (report.batch) open.microbatches[rank] = report.batch->microbatches;
   if (report.weights_digest) open.digests[rank] = *report.weights_digest;
   if (open.reported.size() < ranks_) return std::nullopt;
 
   TRY(compare_replicas(report.iteration, open));
+  TRY(check_batch(report.iteration, open));
   const Progress progress = complete(report.iteration, open);
   open_.erase(it);
   return progress;
@@ -116,8 +122,11 @@ std::vector<Progress> ProgressTracker::without_the_rest() {
 
 Progress ProgressTracker::complete(int64_t iteration, const Open& open) {
   std::map<int32_t, Weighted> losses;
-  for (const auto& [owner, each] : open.losses)
-    losses[owner] = {each, share_of_batch(plan_, owner)};
+  for (const auto& [owner, each] : open.losses) {
+    const auto own = open.microbatches.find(owner);
+    losses[owner] = {
+        each, own == open.microbatches.end() ? share_of_batch(plan_, owner) : real(own->second)};
+  }
   const std::optional<double> loss = mean(losses);
   const SimDuration duration = duration_of(open);
   durations_.push_back(duration);
@@ -153,6 +162,23 @@ Status ProgressTracker::compare_replicas(int64_t iteration, const Open& open) co
                     plan_.ranks[rank].stage),
         "equal machines and libraries for all replicas; run.compare_replicas_every = 1 shows the "
         "iteration in which they part");
+  }
+  return {};
+}
+
+// At every position of the pipelines: each sample counts once.
+Status ProgressTracker::check_batch(int64_t iteration, const Open& open) const {
+  if (open.microbatches.size() < ranks_) return {};
+  const int64_t all = plan_.training.global_batch / plan_.training.micro_batch;
+  std::map<int32_t, int64_t> sums;  // by position
+  for (const auto& [rank, microbatches] : open.microbatches)
+    sums[plan_.ranks[rank].stage] += microbatches;
+  for (const auto& [position, sum] : sums) {
+    if (sum == all) continue;
+    return failed(fmt::format("in iteration {} the ranks of stage {} computed {} microbatches, and "
+                              "the batch has {}",
+                              iteration, position, sum, all),
+                  "adaptive_batch = false; and the log of this run for whoever reads of it");
   }
   return {};
 }
@@ -226,7 +252,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
     out.records.insert(out.records.end(), part.records.begin(), part.records.end());
   }
   if (plan.replicas() > 1) {
-    add_means(plan, "replica_loss", "", "loss", out);
+    add_means(plan, "replica_loss", "microbatches", "loss", out);
     add_means(plan, "replica_evaluation_loss", "replica_evaluation_batches", "evaluation_loss",
               out);
   }

@@ -51,6 +51,13 @@ struct DensityChange {
   std::string reason;
 };
 
+// Another number of microbatches for each pipeline, and why (steer/tune/batch_controller.h).
+struct BatchChange {
+  int64_t first_iteration = 1;
+  std::vector<int64_t> before, microbatches;
+  std::string reason;
+};
+
 // What `tombolo train` answers with.
 struct RunSummary {
   int64_t steps = 0;                 // done, those before a resume included
@@ -66,6 +73,8 @@ struct RunSummary {
   stage::MachineLoad machine;
   std::vector<DensityChange> density_changes = {};  // the newest
   int64_t density_changed = 0;                      // in all, since this launcher began
+  std::vector<BatchChange> batch_changes = {};      // the newest
+  int64_t batch_changed = 0;                        // in all, since this launcher began
 };
 
 class ProgressTracker {
@@ -73,7 +82,8 @@ class ProgressTracker {
   ProgressTracker(const plan::Plan& plan, int64_t first_iteration);
 
   // One rank's report; Progress when it was the last rank's. One that comes twice counts once. Fails,
-  // naming two ranks, where replicas of a stage hold different weights; and beyond the last step.
+  // naming two ranks, where replicas of a stage hold different weights; where a stage computed another
+  // number of microbatches than the batch has; and beyond the last step.
   Result<std::optional<Progress>> add(int32_t rank, const stage::IterationReport& report);
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
   // Of iterations that some ranks have not reported, and will not: those whose loss is known.
@@ -92,12 +102,15 @@ class ProgressTracker {
     SimDuration wan_wait = {};  // of all ranks
     std::optional<double> gradient_norm;
     bool update_skipped = false;
-    std::map<int32_t, double> losses;        // by rank, hence by replica
+    std::map<int32_t, double> losses;  // by rank, hence by replica
+    std::map<int32_t, int64_t>
+        microbatches;  // the same, where the batch may be divided in another way
     std::map<int32_t, std::string> digests;  // by rank
   };
   void check_rank(int32_t rank) const;
   Progress complete(int64_t iteration, const Open& open);
   Status compare_replicas(int64_t iteration, const Open& open) const;
+  Status check_batch(int64_t iteration, const Open& open) const;
   SimDuration duration_of(const Open& open) const;
   Seconds median() const;
 

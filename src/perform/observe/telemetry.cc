@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "perform/kernels/messenger.h"
+#include "spec/plan/adaptive_batch.h"
 
 namespace tombolo::observe {
 namespace {
@@ -197,6 +198,10 @@ Telemetry::Telemetry(const plan::Plan& plan, const Clock& clock)
     const double first = plan.exchange->density_in_use();
     density_ = {.before = first, .density = first, .reason = "the Plan's"};
   }
+  if (plan.batch_changes()) {
+    const std::vector<int64_t> first = plan::microbatches_of_all(plan);
+    batch_ = {.before = first, .microbatches = first, .reason = "the Plan's"};
+  }
 }
 
 // Spares, which have no seat in the Plan, are not shown.
@@ -247,6 +252,12 @@ void Telemetry::add(const DensityChange& change) {
   ++density_changes_;
 }
 
+void Telemetry::add(const BatchChange& change) {
+  std::lock_guard lock(mutex_);
+  batch_ = change;
+  ++batch_changes_;
+}
+
 std::optional<double> Telemetry::silence_s(const Rank& rank) const {
   if (!rank.heard) return std::nullopt;
   return seconds(clock_.now() - *rank.heard).value;
@@ -295,6 +306,15 @@ std::string Telemetry::prometheus() const {
                 "What the line to other datacenters carried, when the density was changed.",
                 density_->rate.value);
     }
+  }
+  if (batch_) {
+    auto& each = out.open("replica_microbatches", "Microbatches of each pipeline in an iteration.");
+    for (size_t i = 0; i < batch_->microbatches.size(); ++i)
+      Families::add(each, static_cast<double>(batch_->microbatches[i]),
+                    {{"replica", std::to_string(i)}});
+    Families::add(out.open("replica_microbatches_changes_total", "How often they were changed.",
+                           prometheus::MetricType::Counter),
+                  static_cast<double>(batch_changes_));
   }
   auto& silence = out.open("rank_silence_seconds", "Time since the rank was last heard.");
   auto& hang = out.open("rank_hang_seconds",
@@ -372,6 +392,17 @@ Value Telemetry::status() const {
                                                    {"first_iteration", density_->first_iteration},
                                                    {"changes", density_changes_},
                                                    {"reason", density_->reason}}));
+  }
+  if (batch_) {
+    const auto list = [](const std::vector<int64_t>& of) {
+      return Value(Value::Array(of.begin(), of.end()));
+    };
+    out.emplace_back("microbatches",
+                     Value(Value::Table{{"now", list(batch_->microbatches)},
+                                        {"before", list(batch_->before)},
+                                        {"first_iteration", batch_->first_iteration},
+                                        {"changes", batch_changes_},
+                                        {"reason", batch_->reason}}));
   }
   out.emplace_back("ranks", Value(std::move(ranks)));
   out.emplace_back("links", Value(std::move(links)));

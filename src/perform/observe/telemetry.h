@@ -34,6 +34,7 @@ class Telemetry {
   void add(const Progress& progress);
   void add(RunPhase phase);
   void add(const DensityChange& change);
+  void add(const BatchChange& change);
 
   // Prometheus' text format 0.0.4.
   std::string prometheus() const;
@@ -64,6 +65,8 @@ class Telemetry {
   std::optional<Progress> progress_;
   std::optional<DensityChange> density_;  // of a run that may change it; the newest
   int64_t density_changes_ = 0;
+  std::optional<BatchChange> batch_;  // the same, of the microbatches of each pipeline
+  int64_t batch_changes_ = 0;
   RunPhase phase_ = RunPhase::kGathering;
 };
 

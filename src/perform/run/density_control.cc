@@ -1,11 +1,9 @@
 #include "perform/run/density_control.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "perform/run/kept_change.h"
 
 namespace tombolo::observe {
 
@@ -46,10 +44,7 @@ DensityControl::DensityControl(const plan::Plan& plan, std::string file, bool go
 }
 
 void DensityControl::take_over() {
-  const auto text = read_file(file_);
-  const auto value = text ? parse_json(*text, file_) : Result<Value>(tl::unexpected(text.error()));
-  if (!value) return;
-  auto newest = read_fields<observe::DensityChange>(*value, file_);
+  auto newest = read_change<observe::DensityChange>(file_);
   const std::vector<double>& range = plan_->exchange->density_range;
   if (!newest || newest->density < range[0] || newest->density > range[1]) return;
   keep(std::move(*newest));
@@ -91,16 +86,11 @@ std::optional<observe::DensityChange> DensityControl::add(int32_t rank,
         .density = decided->density,
         .rate = decided->rate,
         .reason = decided->reason});
-  // On a full disk a launcher that continues this run begins with the Plan's.
-  if (!file_.empty())
-    static_cast<void>(write_file(file_, to_json(write_fields(changes_.back()), -1)));
+  keep_change(file_, changes_.back());
   return changes_.back();
 }
 
-void DensityControl::remove_file() const {
-  std::error_code ec;
-  if (!file_.empty()) std::filesystem::remove(file_, ec);
-}
+void DensityControl::remove_file() const { forget_change(file_); }
 
 void DensityControl::add_records(std::vector<trace::Record>& records) const {
   const auto newest = std::min(changed_ - changed_before_, std::ssize(changes_));

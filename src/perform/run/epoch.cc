@@ -45,14 +45,15 @@ using observe::RunPhase;
 class Epoch {
  public:
   Epoch(const plan::Plan& plan, const LaunchOptions& options, join::Membership& membership,
-        observe::StepRecord& record, DensityControl& density, Past past, Threads& clock,
-        std::function<Status()> begin)
+        observe::StepRecord& record, DensityControl& density, BatchControl& batch, Past past,
+        Threads& clock, std::function<Status()> begin)
       : plan_(plan),
         options_(options),
         begin_(std::move(begin)),
         membership_(membership),
         record_(record),
         density_(density),
+        batch_(batch),
         past_(std::move(past)),
         goes_on_(!past_.why.empty()),
         clock_(clock),
@@ -104,6 +105,7 @@ class Epoch {
   Status handle(int32_t rank, const state::Inventory& message);
   Status handle(int32_t rank, const join::Ready&);
   Status handle(int32_t rank, const join::ProgressReport& message);
+  Status handle(int32_t rank, const join::BatchAnswer& message);
   Status handle(int32_t rank, const join::EvaluationReport& message);
   Status handle(int32_t rank, const state::ShardReport& message);
   Status handle(int32_t rank, const state::Committed& message);
@@ -156,6 +158,7 @@ class Epoch {
   join::Membership& membership_;
   observe::StepRecord& record_;
   DensityControl& density_;
+  BatchControl& batch_;
   const Past past_;
   const bool goes_on_;
   Threads& clock_;
@@ -591,7 +594,7 @@ Status Epoch::begin_if_known() {
   checkpoint_ = desk_->checkpoint();
   steps_->begin(first_iteration_, goes_on_);
   if (goes_on_ && options_.on_note) options_.on_note(beginning_note(*beginning));
-  join::Start start{.plan = plan::to_value(plan_),
+  join::Start start{.plan = plan::to_value(batch_.begin()),
                     .epoch = static_cast<int64_t>(membership_.epoch()),
                     .first_iteration = first_iteration_,
                     .state = std::move(beginning->state),
@@ -668,6 +671,7 @@ Status Epoch::handle(int32_t rank, const join::ProgressReport& message) {
   }
   if (options_.telemetry) options_.telemetry->add(rank, message.report);
   if (const auto change = density_.add(rank, message.report)) TRY(announce(*change));
+  if (const auto order = batch_.add(rank, message.report)) TRY(tell_all(*order));
   if (!progress) return {};
   if (options_.telemetry) options_.telemetry->add(*progress);
   steps_->record(*progress);
@@ -685,6 +689,18 @@ Status Epoch::announce(const observe::DensityChange& change) {
   if (options_.telemetry) options_.telemetry->add(change);
   if (options_.on_note) options_.on_note(to_line(change));
   return tell_all(join::DensityOrder{change.first_iteration, change.density});
+}
+
+// Of a rank that cannot be told any more this epoch ends, and with it what it was asked.
+Status Epoch::handle(int32_t rank, const join::BatchAnswer& message) {
+  const auto decided =
+      TRY(during(batch_.add(rank, message), fmt::format("hearing {}", name(rank))));
+  if (!decided) return {};
+  if (decided->change) {
+    if (options_.telemetry) options_.telemetry->add(*decided->change);
+    if (options_.on_note) options_.on_note(to_line(*decided->change));
+  }
+  return tell_all(decided->verdict);
 }
 
 Status Epoch::handle(int32_t rank, const join::EvaluationReport& message) {
@@ -877,12 +893,15 @@ Result<observe::RunSummary> Epoch::conclude() {
     summary.trace.records.push_back({"loss", iteration, last, {}, loss});
   }
   density_.add_records(summary.trace.records);
+  batch_.add_records(summary.trace.records);
   trace::normalize(summary.trace);
   summary.machine = stage::machine_load(plan_, summary.trace, cpu_busy_,
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));
   stage::add_records(summary.machine, summary.trace);
   summary.density_changes = density_.changes();
   summary.density_changed = density_.changed();
+  summary.batch_changes = batch_.changes();
+  summary.batch_changed = batch_.changed();
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
@@ -901,9 +920,10 @@ Result<observe::RunSummary> Epoch::conclude() {
 
 EpochEnd perform_epoch(const plan::Plan& plan, const LaunchOptions& options,
                        join::Membership& membership, observe::StepRecord& record,
-                       DensityControl& density, Past past, Threads& clock,
+                       DensityControl& density, BatchControl& batch, Past past, Threads& clock,
                        std::function<Status()> begin) {
-  return Epoch(plan, options, membership, record, density, std::move(past), clock, std::move(begin))
+  return Epoch(plan, options, membership, record, density, batch, std::move(past), clock,
+               std::move(begin))
       .run();
 }
 

@@ -13,6 +13,7 @@
 #include "perform/observe/certificate_watch.h"
 #include "perform/observe/progress_tracker.h"
 #include "perform/observe/step_record.h"
+#include "perform/run/batch_control.h"
 #include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "spec/plan/plan.h"
@@ -55,7 +56,7 @@ struct EpochEnd {
 // ours, before the first process.
 EpochEnd perform_epoch(const plan::Plan& plan, const LaunchOptions& options,
                        join::Membership& membership, observe::StepRecord& record,
-                       DensityControl& density, Past past, Threads& threads,
+                       DensityControl& density, BatchControl& batch, Past past, Threads& threads,
                        std::function<Status()> begin);
 
 }  // namespace tombolo::run

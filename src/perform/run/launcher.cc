@@ -66,6 +66,11 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   for (const observe::DensityChange& change : density.changes()) {  // of the launcher before
     if (options.telemetry) options.telemetry->add(change);
   }
+  BatchControl batch(plan, lasting ? options.output + "/journal-batch.json" : "",
+                     membership->goes_on(), options.batch_window);
+  for (const observe::BatchChange& change : batch.changes()) {  // the same
+    if (options.telemetry) options.telemetry->add(change);
+  }
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
     // What could not be written down is left as it was: the next launcher goes on from there.
@@ -76,6 +81,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     if (lasting) std::filesystem::remove(join::Membership::journal_path(options.output), ec);
     record.remove();
     density.remove_file();
+    batch.remove_file();
     return summary;
   };
   bool begun = false;
@@ -84,7 +90,8 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     return options.on_begin();
   };
   while (true) {
-    EpochEnd epoch = perform_epoch(plan, options, *membership, record, density, past, clock, begin);
+    EpochEnd epoch =
+        perform_epoch(plan, options, *membership, record, density, batch, past, clock, begin);
     if (auto* summary = std::get_if<observe::RunSummary>(&epoch.outcome)) {
       summary->restarts = restarts;
       summary->first_loss = record.first_loss();

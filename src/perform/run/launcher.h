@@ -39,6 +39,7 @@
 #include "perform/run/workers.h"
 #include "perform/transport/endpoint.h"
 #include "spec/plan/plan.h"
+#include "steer/tune/batch_controller.h"
 
 namespace tombolo::run {
 
@@ -61,6 +62,8 @@ struct LaunchOptions {
   // Workers copy their state at every iteration, for the next to lose no more than one. Left out:
   // where there are replicas, which is where a lost worker's state lives on elsewhere.
   std::optional<bool> keep_state;
+  // Iterations of which the median decides how the batch is divided, where the Plan lets a run change that.
+  int64_t batch_window = tune::BatchController::Options{}.window;
   bool all_ended = false;      // no worker of an earlier launcher lives, so none is waited for
   std::string worker_program;  // empty: tombolo-worker beside the running program
   uint16_t control_port = 0;   // of this host; 0: any that is free; without a rendezvous

@@ -121,6 +121,7 @@ class RankSession {
   state::Room room() const {
     return state::half_of_the_host(ranks_of_this_host(), options_.memory_available);
   }
+  Status take_batch(const join::ControlMessage& word);
   Result<SimTime> wait_for_go();
   Status leave();
   void listen();
@@ -160,7 +161,8 @@ class RankSession {
   std::unique_ptr<stage::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
   join::UnrecordedReports unrecorded_;
-  exchange::DensitySchedule density_;  // as the launcher orders it
+  exchange::DensitySchedule density_;   // as the launcher orders it
+  stage::BatchSchedule batch_{clock_};  // the same
 
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_ = clock_.signal();
@@ -576,7 +578,8 @@ Status RankSession::perform_all(Assignment& assignment) {
        .has_room = room(),
        .windows = options_.filling.windows,
        .activity = &activity_,
-       .density = &density_},
+       .density = &density_,
+       .batch = plan.batch_changes() ? &batch_ : nullptr},
       kernels, in_cell, clock_, hooks(kernels)));
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -800,6 +803,7 @@ void RankSession::listen() {
     if (const auto* meet = std::get_if<join::Meet>(&*order)) neighbours_->take(*meet);
     if (const auto* ordered = std::get_if<join::DensityOrder>(&*order))
       density_.order(ordered->first_iteration, ordered->density);
+    if (const Status taken = take_batch(*order); !taken) return stop(taken.error().text());
     std::lock_guard lock(mutex_);
     if (const auto* go = std::get_if<join::Go>(&*order)) {
       // Clocks of hosts differ: then it is when the word came, late by the way of the word.
@@ -810,6 +814,17 @@ void RankSession::listen() {
       unrecorded_.recorded(recorded->step);
     changed_->notify_all();
   }
+}
+
+// Of the microbatches of each pipeline, if it is about these.
+Status RankSession::take_batch(const join::ControlMessage& word) {
+  if (const auto* ordered = std::get_if<join::BatchOrder>(&word)) {
+    const bool in_time =
+        TRY(batch_.ask(ordered->order, ordered->first_iteration, ordered->microbatches));
+    return say(join::BatchAnswer{ordered->order, in_time});
+  }
+  const auto* decided = std::get_if<join::BatchVerdict>(&word);
+  return decided ? batch_.decide(decided->order, decided->holds) : Status();
 }
 
 // Whether it is an order about files. They are carried out elsewhere.
@@ -858,6 +873,7 @@ void RankSession::stop(const std::string& reason) {
   changed_->notify_all();
   lock.unlock();
   neighbours_->stop();
+  batch_.stop({ErrorCode::kLostPeer, reason});
   fetcher_.stop({ErrorCode::kLostPeer, reason});
   quiet_ = true;
   endpoint_->abort({ErrorCode::kLostPeer, reason});

@@ -26,6 +26,7 @@ struct Storm {
   bool is_loud = false;
   Bug bug = Bug::kNone;
   int64_t memory = int64_t{1} << 40;  // bytes that each host can still give
+  bool divides = false;  // pipelines are slow in turns, and the batch is divided by their speed
 };
 
 std::string folder_for_hosts() {
@@ -62,12 +63,18 @@ class Voyage {
     const bool is_slow = random_.below(8) == 0;
     // Drawn apart: a seed's other draws stay the same.
     const bool is_apart = replicas_ == 2 && Random(storm_.seed).stream("apart").below(2) == 0;
-    const bool is_shared =
-        replicas_ == 2 && !is_apart && Random(storm_.seed).stream("shared").below(2) == 0;
+    const bool is_shared = replicas_ == 2 && !is_apart && !storm_.divides &&
+                           Random(storm_.seed).stream("shared").below(2) == 0;
     if (storm_.is_loud && is_apart) say("each pipeline lies in a datacenter of its own");
     if (storm_.is_loud && is_shared) say("pipelines carry each other's messages over the WAN");
+    if (storm_.divides) {
+      replicas_ = 2;
+      steps_ += 8;
+      sea_.hangs_ = [this](int32_t rank, int64_t iteration) { return slowness(rank, iteration); };
+      options.batch_window = 1;
+    }
     options.plan = make_test_plan({.stages = stages_,
-                                   .microbatches = 2,
+                                   .microbatches = storm_.divides ? 5 : 2,
                                    .replicas = replicas_,
                                    .steps = steps_,
                                    .forward = is_slow ? "9 s" : "100 ms",
@@ -78,6 +85,7 @@ class Voyage {
                                    .every = 1 + static_cast<int>(random_.below(4)),
                                    .byte_scale = 64,
                                    .apart = is_apart});
+    options.plan.parallelism.adaptive_batch = storm_.divides;
     options.folder = folder_;
     options.on_several_hosts = random_.below(3) > 0;
     options.systemd = random_.below(2) > 0;
@@ -88,7 +96,10 @@ class Voyage {
     }
     Run run(sea_, options);
     // While it goes on: an iteration takes about a second.
-    const SimDuration window = kSecond * (steps_ * (is_slow ? 20 : 1));
+    const int64_t longest = storm_.divides ? 150
+                            : is_slow      ? 60
+                                           : 3;  // seconds of an iteration, and some
+    const SimDuration window = kSecond * (steps_ * (is_slow ? 20 : storm_.divides ? 6 : 1));
     brew(run, options.terms, window);
     brew_weather(run, window);
     brew_losses(run, options, window);
@@ -96,7 +107,7 @@ class Voyage {
     brew_damage(run, window);
     // A fault costs what it lasts, leases, the time for ranks to come, and steps done again.
     const SimTime limit =
-        ocean_.now() + kSecond * (60 + steps_ * (is_slow ? 60 : 3)) + kSecond * 250 * faults_;
+        ocean_.now() + kSecond * (60 + steps_ * longest) + kSecond * 250 * faults_;
     bool late = false;
     const bool ended = ocean_.sail([&] {
       late = ocean_.now() > limit;
@@ -108,6 +119,7 @@ class Voyage {
                       "changed on the way",
                       run.record().seated, run.record().spliced, sea_.damages()));
       say(fmt::format("steps {}", fmt::join(run.record().steps, " ")));
+      for (const std::string& line : run.record().divided) say(line);
     }
     if (run.record().begun_for_a_spare > 0 && std::getenv("TOMBOLO_SEEDS"))
       std::cerr << fmt::format(
@@ -124,6 +136,12 @@ class Voyage {
   }
 
  private:
+  // Of a pass; the same whenever the iteration is done.
+  SimDuration slowness(int32_t rank, int64_t iteration) const {
+    const auto of =
+        Random(storm_.seed).stream(fmt::format("slow/{}/{}", rank % replicas_, iteration / 3));
+    return Random(of).below(2) == 0 ? SimDuration{} : kSecond;
+  }
   // Faults, one after the other or at once.
   void brew(Run& run, const control::LeaseTerms& terms, SimDuration window) {
     const int ranks = stages_ * replicas_;
@@ -470,6 +488,75 @@ INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 
 // Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
+
+// Every iteration has one division of the batch, of which each sample counts once (progress_tracker.h), and nobody
+// waits for ever for its word.
+TEST(RunOcean, ManyStormsWhileTheBatchIsDividedAnew) {
+  sail_all(1, seeds(25, 1000), {.divides = true});
+}
+
+// Four pipelines, of which one becomes 2.02 times slower; then a rank is killed.
+std::string sail_with_a_slow_pipeline(bool kill) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    constexpr int32_t kPipelines = 4;
+    // 300 ms a microbatch and 606 ms; a forward waits longer.
+    sea->hangs_ = [](int32_t rank, int64_t iteration) {
+      return rank % kPipelines == 3 && iteration >= 20 ? SimDuration{306'000'000} : SimDuration{};
+    };
+    plan::Plan plan = make_test_plan({.stages = 1,
+                                      .microbatches = 7,
+                                      .replicas = kPipelines,
+                                      .steps = 40,
+                                      .forward = "100 ms",
+                                      .backward = "200 ms",
+                                      .checkpoints = "checkpoints",
+                                      .every = 100,
+                                      .byte_scale = 64});
+    plan.parallelism.adaptive_batch = true;
+    auto* run = new Run(*sea, {.plan = plan, .folder = folder, .on_several_hosts = true});
+    auto* at = new std::map<size_t, SimTime>();
+    bool killed = !kill;
+    ocean->sail([&] {
+      const size_t steps = run->record().steps.size();
+      at->try_emplace(steps, ocean->now());
+      if (!killed && steps == 32) killed = run->kill_one(1);
+      return run->over();
+    });
+    fs::remove_all(folder);
+    const auto took = [&](size_t first, size_t last) {
+      return seconds((*at)[last] - (*at)[first]).value / static_cast<double>(last - first);
+    };
+    std::string said = fmt::format("{}\n{} times again\n", fmt::join(run->record().divided, "\n"),
+                                   run->record().restarts);
+    if (!*run->record().end) said += run->record().end->error().text();
+    if (kill) return said;
+    return said +
+           fmt::format("{:.1f} s, {:.1f} s, {:.1f} s", took(10, 18), took(20, 22), took(28, 38));
+  });
+}
+
+// 7 x 0.3 = 2.1 s; 7 x 0.606 = 4.2 s; and 8 x 0.3 = 2.4 s, 4 x 0.606 = 2.4 s, which no division beats.
+TEST(RunOcean, AnIterationIsAsShortAsTheSpeedsOfPipelinesLetIt) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  EXPECT_THAT(sail_with_a_slow_pipeline(false),
+              testing::MatchesRegex(
+                  "microbatches 7,7,7,7 -> 8,8,8,4 from iteration 2[5-7] on: pipeline 3 takes 606 "
+                  "ms for a microbatch, 300 ms before: passes end after 2.42 s instead of "
+                  "4.24 s\n0 times again\n2.[12] s, 4.[23] s, 2.[45] s"));
+}
+
+TEST(RunOcean, WhoComesAgainBeginsWithTheDivisionInUse) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  EXPECT_THAT(sail_with_a_slow_pipeline(true),
+              testing::MatchesRegex("microbatches 7,7,7,7 -> 8,8,8,4 [^\n]*\n1 times again\n"));
+}
 
 // Iterations of about a second; in one of them, once, a computation of one rank hangs.
 struct HangCase {

@@ -152,6 +152,16 @@ TEST_F(ScriptedRanks, ASecondHelloEndsTheRunAndNotTheLauncher) {
               HasSubstr("rank 1 (paris) said hello twice"));
 }
 
+TEST_F(ScriptedRanks, AnAnswerAboutTheBatchThatNobodyAskedFor) {
+  EXPECT_THAT(launch([](ScriptedPeer& launcher, int32_t rank) {
+                begin(launcher, rank);
+                launcher.say(join::BatchAnswer{3, true});
+                launcher.hear_a<join::Stop>();
+                return 1;
+              }),
+              HasSubstr("order 3 of the batch was answered and not given"));
+}
+
 TEST_F(ScriptedRanks, AnInventoryThatNobodyAskedFor) {
   EXPECT_THAT(launch([](ScriptedPeer& launcher, int32_t) {
                 launcher.say(state::Inventory{});

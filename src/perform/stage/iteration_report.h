@@ -18,6 +18,13 @@ struct ExchangeReport {
   SimDuration in_flight;  // some message was coming: from its first byte to its last
 };
 
+// What a rank computed, of a run whose batch may be divided in another way.
+struct BatchReport {
+  int64_t microbatches = 1;  // of its pipeline
+  SimDuration computing;     // in forward and backward passes, all microbatches together
+  SimDuration passes;        // from the first of them to the last, less waits for gradients
+};
+
 // What a rank did in one iteration. Times since the run's origin.
 struct IterationReport {
   int64_t iteration = 0;
@@ -30,6 +37,7 @@ struct IterationReport {
   bool update_skipped = false;                // because it was no number
   SimDuration wan_wait;  // for messages from other datacenters, and for sums with replicas there
   std::optional<ExchangeReport> exchange = {};  // where the density may change
+  std::optional<BatchReport> batch = {};        // where the batch may
 };
 
 // Held-out text after a step, from a rank of the last stage: the mean over its share.

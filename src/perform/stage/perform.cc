@@ -16,6 +16,7 @@
 #include "perform/stage/machine_load.h"
 #include "perform/stage/report_queue.h"
 #include "perform/update/clip.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/schedule/pass_parts.h"
 
 namespace tombolo::stage {
@@ -64,6 +65,7 @@ class Performer {
         shape_(schedule::shape_of(plan)),
         stages_(shape_.stages_at(plan.ranks[options.rank].stage)),
         replica_(plan.ranks[options.rank].replica),
+        microbatches_(plan.microbatches_of(replica_)),
         last_stage_(shape_.stages - 1),
         holds_last_(stages_.back() == last_stage_),
         exchanges_(plan.exchanges_gradients(plan.ranks[options.rank].stage)),
@@ -87,6 +89,8 @@ class Performer {
     };
   }
   Status start_exchange();
+  void find_ends();
+  Status divide_batch();
   Status before_update(int64_t step);
   Status updated(int64_t iteration);
   Status settle() { return exchange_ ? exchange_->await_all() : Status{}; }
@@ -152,7 +156,7 @@ class Performer {
   }
 
   const plan::Plan& plan_;
-  const schedule::RankActions& order_;
+  schedule::RankActions order_;  // of the iterations from here on
   const PerformOptions& options_;
   kernels::Kernels& kernels_;
   kernels::Messenger& messenger_;
@@ -161,12 +165,13 @@ class Performer {
   const schedule::PipelineShape shape_;
   const std::vector<int32_t> stages_;  // of this rank, ascending
   const int32_t replica_;
+  int64_t microbatches_;      // of this pipeline, in this iteration
   const int32_t last_stage_;  // of the model
   const bool holds_last_;
   const bool exchanges_;         // gradients, group by group
   const bool updates_by_group_;  // on the exchange's thread
   const bool waits_;             // instead of computing
-  const std::optional<schedule::SumsBegin> sums_begin_;
+  std::optional<schedule::SumsBegin> sums_begin_;
   size_t place_ = 0;                                         // in the order
   std::map<int32_t, Action> first_forward_, last_backward_;  // of an iteration, by stage
 
@@ -175,6 +180,8 @@ class Performer {
   SimTime begun_;         // on the clock
   bool drawing_ = true;   // this iteration fits into the Trace's bound
   std::optional<SimTime> first_computation_;
+  BatchReport in_passes_;         // of this iteration so far
+  SimDuration exposed_at_first_;  // what it had waited for gradients when its first pass began
   // What came and was not computed with yet, by the stage that will; what was computed and not sent
   // yet, by the stage that did.
   Waiting inputs_, output_gradients_, outputs_, input_gradients_;
@@ -199,11 +206,7 @@ Status Performer::start_exchange() {
         "gradients group by group",
         "datacenter_per_stage, which keeps the replicas of a stage together");
   }
-  for (const Action& action : order_) {
-    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight)
-      last_backward_[action.stage] = action;
-    if (action.kind == ActionKind::kForward) first_forward_.emplace(action.stage, action);
-  }
+  find_ends();
   exchange_ = std::make_unique<exchange::ExchangeThread>(
       plan_,
       exchange::ExchangeOptions{.rank = options_.rank,
@@ -218,6 +221,35 @@ Status Performer::start_exchange() {
       exchange::ExchangeHooks{.before_update = [this](int64_t step) { return before_update(step); },
                               .updated = [this](int64_t iteration) { return updated(iteration); },
                               .failed = hooks_.exchange_failed});
+  return {};
+}
+
+void Performer::find_ends() {
+  first_forward_.clear();
+  last_backward_.clear();
+  for (const Action& action : order_) {
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight)
+      last_backward_[action.stage] = action;
+    if (action.kind == ActionKind::kForward) first_forward_.emplace(action.stage, action);
+  }
+}
+
+// As the launcher has ordered it, from this iteration on. Such a Plan's pipelines are ordered each for itself
+// (plan::check_adaptive_batch); two of them, so that replicas sum their gradients.
+Status Performer::divide_batch() {
+  if (!options_.batch) return {};
+  const auto each = TRY(during(options_.batch->begin(iteration_, options_.activity),
+                               "waiting for the numbers of microbatches"));
+  if (!each) return {};
+  const plan::Plan divided = TRY(plan::with_microbatches(plan_, *each));
+  const schedule::Schedule schedule =
+      TRY(schedule::build(divided, std::span<const int32_t>(&replica_, 1)));
+  const size_t built = schedule.ranks.size() / static_cast<size_t>(shape_.positions());
+  order_ = schedule.ranks[static_cast<size_t>(plan_.ranks[options_.rank].stage) * built];
+  microbatches_ = divided.microbatches_of(replica_);
+  if (exchange_) find_ends();
+  if (sums_begin_) sums_begin_ = schedule::sums_begin(divided, options_.rank, order_);
+  kernels_.divide_batch(*each);
   return {};
 }
 
@@ -267,8 +299,10 @@ Result<trace::Trace> Performer::run() {
 
 Status Performer::iterate(int64_t iteration) {
   iteration_ = iteration;
+  TRY(divide_batch());
   begun_ = std::max(clock_.now(), options_.origin);
   first_computation_.reset();
+  in_passes_ = {.microbatches = microbatches_};
   message_lateness_ = {};
   wan_wait_ = exposed_ = {};
   clipping_.reset();
@@ -347,6 +381,10 @@ Result<IterationReport> Performer::report(int64_t iteration) {
   if (replica_ == 0 && out.gradient_norm) record("gradient_norm", iteration, *out.gradient_norm);
   if (replica_ == 0 && holds_last_ && out.update_skipped) record("update_skipped", iteration, 1);
   out.late_s = record_lateness(iteration);
+  if (plan_.batch_changes()) {
+    out.batch = in_passes_;
+    if (holds_last_) record("microbatches", iteration, static_cast<double>(microbatches_));
+  }
   const int64_t every = plan_.run.compare_replicas_every;
   if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
     TRY(settle());
@@ -513,7 +551,11 @@ Status Performer::compute(const Action& action) {
   if (exchange_) exchange_->take_borders();
   TRY(begin_sums());
   const SimTime start = now();
-  if (!first_computation_) first_computation_ = start;
+  const SimDuration exposed = exposed_;
+  if (!first_computation_) {
+    first_computation_ = start;
+    exposed_at_first_ = exposed;
+  }
   tell_begin(action);
   switch (action.kind) {
     case ActionKind::kForward:
@@ -539,6 +581,10 @@ Status Performer::compute(const Action& action) {
   }
   tell_end(action);
   draw_compute(action, iteration_, start);
+  if (action.kind == ActionKind::kUpdate) return {};
+  take_waits();  // those for groups in the middle of the pass
+  in_passes_.computing += now() - start - (exposed_ - exposed);
+  in_passes_.passes = now() - *first_computation_ - (exposed_ - exposed_at_first_);
   return {};
 }
 

@@ -34,6 +34,7 @@
 #include "perform/kernels/activity.h"
 #include "perform/kernels/kernels.h"
 #include "perform/kernels/messenger.h"
+#include "perform/stage/batch_schedule.h"
 #include "perform/stage/iteration_report.h"
 #include "perform/state/checkpoint.h"
 #include "perform/state/checkpoint_writer.h"
@@ -60,6 +61,7 @@ struct PerformOptions {
   prefill::RankWindows* windows = nullptr;  // hears of every computation; null: nobody asks
   kernels::Activity* activity = nullptr;    // the same
   const exchange::DensitySchedule* density = nullptr;  // of sparse updates; null: the Plan's
+  BatchSchedule* batch = nullptr;  // of a Plan whose batch changes; null: it does not
 };
 
 // Called one at a time; on the performing thread, where groups of gradients are updated as they are
@@ -86,7 +88,7 @@ struct Hooks {
 // by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
 // passes go on "exposed_s", how long an iteration waited for that; with staleness "fresh_share", of how
 // many groups of parameters the iteration used the newest version; "density" of an iteration's updates, where
-// it may change.
+// it may change; "microbatches" of the last stage's ranks, where the batch may be divided in another way.
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::RankActions& order,
                              const PerformOptions& options, kernels::Kernels& kernels,
                              kernels::Messenger& messenger, Threads& clock, const Hooks& hooks);

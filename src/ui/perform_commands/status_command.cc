@@ -41,6 +41,16 @@ Value::Array list(const Value& table, const char* key) {
   return array ? *array : Value::Array();
 }
 
+// "8,8,8,4"
+std::string numbers(const Value& table, const char* key) {
+  std::string out;
+  for (const Value& each : list(table, key)) {
+    const int64_t* whole = each.get<int64_t>();
+    out += fmt::format("{}{}", out.empty() ? "" : ",", whole ? *whole : 0);
+  }
+  return out;
+}
+
 std::string bytes_text(double bytes) { return bytes == 0 ? "0" : brief(Bytes{bytes}); }
 
 // At blanks, into lines of at most `width`, all but the first indented like the first.
@@ -80,6 +90,17 @@ std::string run_lines(const Value& status) {
                          number(*density, "before"), number(*density, "first_iteration"), changes,
                          changes == 1 ? "" : "s");
       out += wrapped(word(*density, "reason"), "      ", 100);
+    }
+  }
+  const Value* batch = status.find("microbatches");
+  if (batch && batch->get<Value::Table>()) {
+    out += fmt::format("\nmicrobatches of each pipeline {}", numbers(*batch, "now"));
+    const auto changes = static_cast<int64_t>(number(*batch, "changes"));
+    if (changes > 0) {
+      out += fmt::format(", before {}, from iteration {} on ({} change{})\n",
+                         numbers(*batch, "before"), number(*batch, "first_iteration"), changes,
+                         changes == 1 ? "" : "s");
+      out += wrapped(word(*batch, "reason"), "      ", 100);
     }
   }
   const std::string phase = has(status, "phase") ? word(status, "phase") + ", " : "";

@@ -10,11 +10,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/stop_signals.h"
+#include "perform/run/batch_control.h"
 #include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "perform/run/supervisor.h"
 #include "perform/run/worker_placement.h"
 #include "perform/weights/weight_folder.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/compare.h"
 #include "spec/trace/machine_words.h"
@@ -62,6 +64,13 @@ bool density_changes(const plan::Plan& plan) {
   return plan.exchange && plan.exchange->density_changes() && plan.replicas_lie_apart();
 }
 
+template <class Change>
+void print_newest(std::ostream& out, const std::vector<Change>& changes) {
+  constexpr size_t kShown = 5;
+  for (size_t i = changes.size() - std::min(kShown, changes.size()); i < changes.size(); ++i)
+    out << "  " << run::to_line(changes[i]) << "\n";
+}
+
 void print_density(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary) {
   if (!density_changes(plan)) return;
   const auto& changes = summary.density_changes;
@@ -72,9 +81,40 @@ void print_density(std::ostream& out, const plan::Plan& plan, const observe::Run
   }
   out << fmt::format(", {:g} at last, {} change{}\n", changes.back().density,
                      summary.density_changed, summary.density_changed == 1 ? "" : "s");
-  constexpr size_t kShown = 5;  // the last ones
-  for (size_t i = changes.size() - std::min(kShown, changes.size()); i < changes.size(); ++i)
-    out << "  " << run::to_line(changes[i]) << "\n";
+  print_newest(out, changes);
+}
+
+void print_batch(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary) {
+  if (!plan.batch_changes()) return;
+  const auto& changes = summary.batch_changes;
+  out << fmt::format("microbatches of each pipeline: {} at first",
+                     plan::to_text(plan::microbatches_of_all(plan)));
+  if (changes.empty()) {
+    out << ", never changed\n";
+    return;
+  }
+  out << fmt::format(", {} at last, {} change{}\n", plan::to_text(changes.back().microbatches),
+                     summary.batch_changed, summary.batch_changed == 1 ? "" : "s");
+  print_newest(out, changes);
+}
+
+Value batch_value(const plan::Plan& plan, const observe::RunSummary& summary) {
+  const auto list = [](const std::vector<int64_t>& of) {
+    return Value(Value::Array(of.begin(), of.end()));
+  };
+  const auto& changes = summary.batch_changes;
+  Value::Array told;
+  for (const observe::BatchChange& each : changes) {
+    told.push_back(Value(Value::Table{{"first_iteration", each.first_iteration},
+                                      {"before", list(each.before)},
+                                      {"microbatches", list(each.microbatches)},
+                                      {"reason", each.reason}}));
+  }
+  const std::vector<int64_t> first = plan::microbatches_of_all(plan);
+  return Value(Value::Table{{"first", list(first)},
+                            {"last", list(changes.empty() ? first : changes.back().microbatches)},
+                            {"changed", summary.batch_changed},
+                            {"changes", Value(std::move(told))}});
 }
 
 Value density_value(const plan::Plan& plan, const observe::RunSummary& summary) {
@@ -126,6 +166,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSum
   if (summary.tokens_per_s) out << fmt::format("{:.0f} tokens/s, ", *summary.tokens_per_s);
   out << fmt::format("seed {}\n", plan.run.seed);
   print_density(out, plan, summary);
+  print_batch(out, plan, summary);
   if (summary.restarts > 0) {
     out << fmt::format("restarted {} time{} after a worker was lost\n", summary.restarts,
                        summary.restarts == 1 ? "" : "s");
@@ -174,6 +215,7 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const observe::RunS
                          {"checkpoint", summary.checkpoint}};
   add_fresh_share(summary.trace, answer);
   if (density_changes(plan)) answer.emplace_back("density", density_value(plan, summary));
+  if (plan.batch_changes()) answer.emplace_back("microbatches", batch_value(plan, summary));
   if (const auto use = prompt_use(summary.trace)) answer.emplace_back("prompts", to_value(*use));
   command::print_json(out, answer);
 }

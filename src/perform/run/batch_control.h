@@ -1,0 +1,77 @@
+// The numbers of microbatches of a run that may change them, on the launcher's side: what ranks report goes to the
+// controller (steer/tune/batch_controller.h), and what that wishes to all ranks, of which each must be in time.
+//
+//   kSteady   one division is in use, or ordered. -> kAsked when the controller wishes another one
+//   kAsked    every rank has been asked. -> kSteady when all have answered that they are in time, and the order
+//             holds; or when the first one answers that it is not, and nothing changes
+//
+// A rank that will does not begin the iteration before it hears what was decided, so an iteration has one division
+// whatever is late, lost or said again on the way. An epoch that ends meanwhile takes the order with it: the next one
+// begins with the Plan as it is divided then, which every rank gets in its start message.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/join/control_message.h"
+#include "perform/observe/progress_tracker.h"
+#include "perform/stage/iteration_report.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+#include "steer/tune/batch_controller.h"
+
+namespace tombolo::run {
+
+class BatchControl {
+ public:
+  // The Plan outlives it. `file`: as of DensityControl. `window`: of the controller, iterations.
+  BatchControl(const plan::Plan& plan, std::string file, bool goes_on,
+               int64_t window = tune::BatchController::Options{}.window);
+
+  bool is_on() const { return plan_->batch_changes(); }
+  // An epoch begins, with this Plan: that of the run, as its batch is divided now.
+  plan::Plan begin();
+  // Of each rank in each iteration. What all ranks are to be asked.
+  std::optional<join::BatchOrder> add(int32_t rank, const stage::IterationReport& report);
+  struct Decided {
+    join::BatchVerdict verdict;                  // to be told all ranks
+    std::optional<observe::BatchChange> change;  // where it holds; it is kept when this is returned
+  };
+  // Nothing: others have not answered yet, or it was decided before. Fails where nothing was asked.
+  Result<std::optional<Decided>> add(int32_t rank, const join::BatchAnswer& answer);
+
+  // The newest kChangesKept, of `changed()` in all.
+  const std::vector<observe::BatchChange>& changes() const { return changes_; }
+  int64_t changed() const { return changed_; }
+  void remove_file() const;
+  // To the records of this epoch's ranks, why they changed (steer/tune/decision_records.h).
+  void add_records(std::vector<trace::Record>& records) const;
+
+  static constexpr size_t kChangesKept = 1000;
+
+ private:
+  enum class State { kSteady, kAsked };
+
+  void keep(observe::BatchChange change);
+  const plan::Plan* plan_;
+  std::string file_;
+  const int64_t window_;
+  std::vector<int64_t> microbatches_;
+  std::optional<tune::BatchController> controller_;  // of this epoch
+  State state_ = State::kSteady;
+  int64_t order_ = 0;                        // the newest of this epoch
+  std::optional<tune::BatchDecision> wish_;  // that was asked
+  std::set<int32_t> in_time_;                // ranks that answered so
+  std::vector<observe::BatchChange> changes_;
+  int64_t changed_ = 0;
+  int64_t changed_before_ = 0;  // this epoch
+};
+
+// "microbatches 8,8,8,4 -> 7,7,8,6 from iteration 40 on: ..."
+std::string to_line(const observe::BatchChange& change);
+
+}  // namespace tombolo::run

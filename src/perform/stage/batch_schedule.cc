@@ -1,0 +1,54 @@
+#include "perform/stage/batch_schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tombolo::stage {
+
+Result<bool> BatchSchedule::ask(int64_t order, int64_t first_iteration,
+                                std::vector<int64_t> microbatches) {
+  const std::lock_guard lock(mutex_);
+  if (asked_)
+    return failed(fmt::format("order {} of the batch came before order {} was decided", order,
+                              asked_->order));
+  const bool in_time = begun_ < first_iteration;
+  asked_ = {order, in_time ? first_iteration : INT64_MAX, std::move(microbatches)};
+  return in_time;
+}
+
+Status BatchSchedule::decide(int64_t order, bool holds) {
+  const std::lock_guard lock(mutex_);
+  if (!asked_ || asked_->order != order)
+    return failed(fmt::format("order {} of the batch was decided and not asked", order));
+  const Asked asked = *std::exchange(asked_, std::nullopt);
+  if (holds && asked.first_iteration == INT64_MAX)
+    return failed(fmt::format("order {} of the batch holds, and this rank was too late", order));
+  if (holds) from_[asked.first_iteration] = asked.microbatches;
+  changed_->notify_all();
+  return {};
+}
+
+void BatchSchedule::stop(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  stopped_ = error;
+  changed_->notify_all();
+}
+
+Result<std::optional<std::vector<int64_t>>> BatchSchedule::begin(int64_t iteration,
+                                                                 kernels::Activity* activity) {
+  std::unique_lock lock(mutex_);
+  const auto is_open = [&] { return asked_ && asked_->first_iteration <= iteration; };
+  if (is_open()) {
+    const kernels::Activity::Wait wait(activity);
+    threads_.await(*changed_, lock, kNever, [&] { return stopped_ || !is_open(); });
+    if (is_open()) return fail(*stopped_);
+  }
+  begun_ = std::max(begun_, iteration);
+  const auto end = from_.upper_bound(iteration);
+  if (end == from_.begin()) return std::optional<std::vector<int64_t>>();
+  std::optional<std::vector<int64_t>> newest = std::prev(end)->second;
+  from_.erase(from_.begin(), end);
+  return newest;
+}
+
+}  // namespace tombolo::stage

@@ -1,0 +1,59 @@
+// How many microbatches each pipeline computes, from which iteration on: as the launcher orders it during the run
+// (steer/tune/batch_controller.h), with the consent of every rank.
+//
+// Another number than the other ranks' would leave samples out, or count them twice. So the launcher asks first, and
+// decides when all have answered (docs/decisions/0071-all-ranks-agree-on-a-division.md):
+//
+//   ask     this rank has not begun that iteration: it will not begin it before it is decided. Else: too late.
+//   decide  all ranks were in time, and the order holds; or one was not, and nothing changes.
+//
+// A rank that comes to the iteration before the decision waits. Asked and told in the order of the launcher's
+// messages, by the thread that listens to it; asked by the one that performs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "perform/kernels/activity.h"
+
+namespace tombolo::stage {
+
+class BatchSchedule {
+ public:
+  explicit BatchSchedule(Threads& threads) : threads_(threads), changed_(threads.signal()) {}
+
+  // --- the listening thread
+  // Whether this rank is in time. Fails where the order before is not decided.
+  Result<bool> ask(int64_t order, int64_t first_iteration, std::vector<int64_t> microbatches);
+  // Fails where that is not the order that was asked.
+  Status decide(int64_t order, bool holds);
+  // Nothing more will be decided: who waits is told so.
+  void stop(const Error& error);
+
+  // --- the performing thread
+  // The iteration begins. What it and those behind it have instead of what was in use; nothing: it stays. Waits
+  // where that is not decided. `activity` hears of it; null: nobody asks.
+  Result<std::optional<std::vector<int64_t>>> begin(int64_t iteration, kernels::Activity* activity);
+
+ private:
+  struct Asked {
+    int64_t order = 0;
+    int64_t first_iteration = 1;
+    std::vector<int64_t> microbatches;
+  };
+  Threads& threads_;
+  std::mutex mutex_;
+  const std::unique_ptr<Signal> changed_;
+  int64_t begun_ = 0;  // the newest iteration
+  std::optional<Asked> asked_;
+  std::map<int64_t, std::vector<int64_t>> from_;  // that hold, by first iteration; not in use yet
+  std::optional<Error> stopped_;
+};
+
+}  // namespace tombolo::stage

@@ -1,0 +1,68 @@
+#include "perform/stage/batch_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace tombolo::stage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(BatchSchedule, AnOrderHoldsFromItsIterationOnOnceItIsDecided) {
+  SystemClock clock;
+  BatchSchedule batch(clock);
+  EXPECT_FALSE(*batch.begin(1, nullptr));
+  EXPECT_TRUE(*batch.ask(1, 4, {3, 1}));
+  EXPECT_FALSE(*batch.begin(2, nullptr));
+  EXPECT_TRUE(batch.decide(1, true));
+  EXPECT_FALSE(*batch.begin(3, nullptr));
+  EXPECT_THAT(**batch.begin(4, nullptr), ElementsAre(3, 1));
+  EXPECT_FALSE(*batch.begin(5, nullptr)) << "told once";
+}
+
+TEST(BatchSchedule, WhatHasBegunIsNotPromised) {
+  SystemClock clock;
+  BatchSchedule batch(clock);
+  EXPECT_FALSE(*batch.begin(4, nullptr));
+  EXPECT_FALSE(*batch.ask(1, 4, {3, 1}));
+  EXPECT_FALSE(*batch.begin(5, nullptr)) << "waits for nothing";
+  EXPECT_TRUE(batch.decide(1, false));
+  EXPECT_TRUE(*batch.ask(2, 6, {1, 3}));
+  EXPECT_TRUE(batch.decide(2, false));
+  EXPECT_FALSE(*batch.begin(6, nullptr)) << "withdrawn";
+}
+
+// However long: the decision is the only thing that ends the wait, or a stop.
+TEST(BatchSchedule, WhoComesBeforeTheDecisionWaitsForIt) {
+  SystemClock clock;
+  BatchSchedule batch(clock);
+  EXPECT_TRUE(*batch.ask(1, 2, {3, 1}));
+  EXPECT_FALSE(*batch.begin(1, nullptr));
+  auto waits = std::async(std::launch::async, [&] { return batch.begin(2, nullptr); });
+  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  EXPECT_TRUE(batch.decide(1, true));
+  EXPECT_THAT(**waits.get(), ElementsAre(3, 1));
+  EXPECT_TRUE(*batch.ask(2, 3, {2, 2}));
+  auto stopped = std::async(std::launch::async, [&] { return batch.begin(3, nullptr); });
+  batch.stop({ErrorCode::kLostPeer, "the launcher went away", {}, ""});
+  EXPECT_THAT(stopped.get().error().text(), HasSubstr("the launcher went away"));
+}
+
+TEST(BatchSchedule, RefusesWordsThatDoNotFollow) {
+  SystemClock clock;
+  BatchSchedule batch(clock);
+  EXPECT_THAT(batch.decide(1, true).error().text(), HasSubstr("decided and not asked"));
+  EXPECT_TRUE(*batch.ask(1, 2, {3, 1}));
+  EXPECT_THAT(batch.ask(2, 3, {3, 1}).error().text(), HasSubstr("before order 1 was decided"));
+  EXPECT_FALSE(batch.decide(2, true));
+  EXPECT_TRUE(batch.decide(1, false));
+  EXPECT_FALSE(*batch.begin(5, nullptr));
+  EXPECT_FALSE(*batch.ask(2, 5, {1, 3}));
+  EXPECT_THAT(batch.decide(2, true).error().text(), HasSubstr("too late"));
+}
+
+}  // namespace
+}  // namespace tombolo::stage
