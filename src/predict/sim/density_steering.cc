@@ -19,34 +19,42 @@ bool is_update(const Node& node) { return node.action && node.action->kind == Ac
 
 }  // namespace
 
-DensitySteering::DensitySteering(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                 int64_t iterations, graph::Graphs& graphs)
-    : plan_(plan),
-      schedule_(schedule),
+DensitySteering::DensitySteering(std::span<const DividedPlan> divided, int64_t iterations,
+                                 graph::Graphs& graphs)
+    : divided_(divided),
+      plan_(divided.front().plan),
       iterations_(iterations),
       graphs_(graphs),
-      reports_(plan, 1, /*byte_scale=*/1),
-      controller_(tune::controller_options(plan, plan.exchange->density_in_use())),
+      reports_(plan_, 1, /*byte_scale=*/1),
+      controller_(tune::controller_options(plan_, plan_.exchange->density_in_use())),
       ahead_(tune::RateController::Options{}.ahead),
       ranks_(graphs.size()),
       reports_at_(graphs.size()),
-      densities_(static_cast<size_t>(iterations), plan.exchange->density_in_use()) {
+      densities_(static_cast<size_t>(iterations), plan_.exchange->density_in_use()) {
   for (const graph::Graph& graph : graphs) {
     Rank& rank = ranks_[static_cast<size_t>(graph.rank)];
-    CHECK(graph.nodes.size() % static_cast<size_t>(iterations) == 0, "{} nodes, {} iterations",
-          graph.nodes.size(), iterations);
-    rank.once = graph.nodes.size() / static_cast<size_t>(iterations);
-    for (size_t i = 0; i < rank.once; ++i) rank.passes += is_pass(graph.nodes[i]);
-    rank.left = rank.passes;
+    rank.passes.resize(static_cast<size_t>(iterations));
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const int64_t iteration = graph.nodes[i].iteration;
+      if (std::ssize(rank.begins) < iteration) rank.begins.push_back(i);
+      CHECK(std::ssize(rank.begins) == iteration, "a node of iteration {} behind one of {}",
+            iteration, rank.begins.size());
+      rank.passes[static_cast<size_t>(iteration - 1)] += is_pass(graph.nodes[i]);
+    }
+    rank.begins.push_back(graph.nodes.size());
+    CHECK(std::ssize(rank.begins) == iterations + 1, "{} iterations of {}", rank.begins.size(),
+          iterations);
+    rank.left = rank.passes.front();
     rank.ends.resize(graph.nodes.size());
-    for (size_t i = 0; i < rank.once; ++i) {
+    for (size_t i = 0; i < rank.begins[1]; ++i) {
       const Node& node = graph.nodes[i];
       if (node.type != NodeType::kSend || !is_of_exchange(node)) continue;
       const std::pair pair{graph.rank, node.comm_peer};
-      if (plan.ranks[static_cast<size_t>(pair.first)].datacenter ==
-          plan.ranks[static_cast<size_t>(pair.second)].datacenter)
+      if (plan_.ranks[static_cast<size_t>(pair.first)].datacenter ==
+          plan_.ranks[static_cast<size_t>(pair.second)].datacenter)
         continue;
-      latencies_[pair] = round_to_ns(plan::expected_channel(plan, pair.first, pair.second).latency);
+      latencies_[pair] =
+          round_to_ns(plan::expected_channel(plan_, pair.first, pair.second).latency);
     }
   }
 }
@@ -109,7 +117,7 @@ void DensitySteering::report(int32_t number, int64_t iteration, SimTime now) {
   }
   rank.waited = rank.in_flight = {};
   rank.bytes = 0;
-  rank.left = rank.passes;
+  if (iteration < iterations_) rank.left = rank.passes[static_cast<size_t>(iteration)];
   const auto line = reports_.add(number, iteration, what);
   if (!line) return;
   const auto decision = controller_.add(*line);
@@ -121,16 +129,20 @@ void DensitySteering::report(int32_t number, int64_t iteration, SimTime now) {
 void DensitySteering::set_density(int64_t iteration, double density) {
   if (iteration > iterations_) return;
   densities_[static_cast<size_t>(iteration - 1)] = density;
-  auto found = by_density_.find(density);
+  size_t part = divided_.size() - 1;
+  while (divided_[part].first_iteration > iteration) --part;
+  const DividedPlan& divided = divided_[part];
+  const std::tuple key{density, divided.first_iteration};
+  auto found = by_density_.find(key);
   if (found == by_density_.end()) {
-    plan::Plan other = plan_;
+    plan::Plan other = divided.plan;
     other.exchange->density = density;
-    found = by_density_.emplace(density, schedule::to_graph(other, schedule_)).first;
+    found = by_density_.emplace(key, schedule::to_graph(other, divided.schedule)).first;
   }
   for (graph::Graph& graph : graphs_) {
     const auto rank = static_cast<size_t>(graph.rank);
-    const size_t once = ranks_[rank].once;
-    const size_t first = once * static_cast<size_t>(iteration - 1);
+    const size_t first = ranks_[rank].begins[static_cast<size_t>(iteration - 1)];
+    const size_t once = ranks_[rank].begins[static_cast<size_t>(iteration)] - first;
     const std::vector<Node>& sizes = found->second[rank].nodes;
     CHECK(sizes.size() == once, "{} nodes at density {}, {} before", sizes.size(), density, once);
     for (size_t i = 0; i < once; ++i) {

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <map>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "predict/sim/interpret.h"
@@ -23,11 +25,18 @@
 
 namespace tombolo::sim {
 
+// Iterations from this one on have these numbers of microbatches.
+struct DividedPlan {
+  int64_t first_iteration = 1;
+  plan::Plan plan;
+  schedule::Schedule schedule;
+};
+
 class DensitySteering final : public Watcher {
  public:
-  // `graphs`: those of one iteration, as often as there are iterations (repeat). All outlive it.
-  DensitySteering(const plan::Plan& plan, const schedule::Schedule& schedule, int64_t iterations,
-                  graph::Graphs& graphs);
+  // `divided`: in the order of their iterations, from the first on. `graphs`: those of all iterations (repeat). All
+  // outlive it.
+  DensitySteering(std::span<const DividedPlan> divided, int64_t iterations, graph::Graphs& graphs);
 
   void finished(const graph::Graph& graph, size_t node, const Span& span) override;
 
@@ -41,10 +50,10 @@ class DensitySteering final : public Watcher {
  private:
   // Since its last report.
   struct Rank {
-    size_t once = 0;            // nodes of an iteration
-    size_t passes = 0;          // of these what a rank computes before it reports
-    size_t left = 0;            // of the passes, in this iteration
-    std::vector<SimTime> ends;  // of all nodes so far
+    std::vector<size_t> begins;  // of each iteration, its first node; and behind the last one
+    std::vector<size_t> passes;  // of each, what a rank computes before it reports
+    size_t left = 0;             // of the passes, in this iteration
+    std::vector<SimTime> ends;   // of all nodes so far
     SimDuration waited;
     int64_t bytes = 0;
     SimDuration in_flight;
@@ -58,8 +67,8 @@ class DensitySteering final : public Watcher {
   // Of the updates of an iteration that has not begun.
   void set_density(int64_t iteration, double density);
 
-  const plan::Plan& plan_;
-  const schedule::Schedule& schedule_;
+  const std::span<const DividedPlan> divided_;
+  const plan::Plan& plan_;  // of the first iteration
   const int64_t iterations_;
   graph::Graphs& graphs_;
   tune::LineReports reports_;
@@ -68,7 +77,8 @@ class DensitySteering final : public Watcher {
   std::vector<Rank> ranks_;
   std::vector<std::vector<SimTime>> reports_at_;                  // by rank and iteration
   std::map<std::pair<int32_t, int32_t>, SimDuration> latencies_;  // between datacenters
-  std::map<double, graph::Graphs> by_density_;                    // one iteration
+  std::map<std::tuple<double, int64_t>, graph::Graphs>
+      by_density_;  // and by where a division begins; one iteration
   std::vector<double> densities_;
   std::vector<tune::Decision> decisions_;
   std::vector<tune::LineBelief> beliefs_;

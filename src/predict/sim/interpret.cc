@@ -512,6 +512,41 @@ std::vector<std::vector<int64_t>> waits_across(const graph::Graph& graph) {
   return waits;
 }
 
+// The same nodes in the iteration before, where that is one of another graph: of a pass, whose microbatch may have
+// no counterpart there, the last pass of its kind and stage. All else is there as often, in the same order.
+std::vector<std::vector<int64_t>> in_the_part_before(
+    const graph::Graph& graph, const graph::Graph& before,
+    const std::vector<std::vector<int64_t>>& waits) {
+  using Key = std::tuple<std::string, NodeType, int32_t, int64_t>;
+  const auto keys_of = [](const graph::Graph& of) {
+    std::map<std::pair<std::string, NodeType>, int64_t> seen;
+    std::map<int64_t, Key> keys;  // by id
+    for (const Node& node : of.nodes) {
+      const bool is_pass = node.action && node.action->microbatch >= 0;
+      if (is_pass) {
+        const std::string kind = fmt::format("{}", static_cast<int>(node.action->kind));
+        keys[node.id] = {kind, node.type, node.action->stage, -1};
+      } else {
+        keys[node.id] = {node.name, node.type, -1, seen[{node.name, node.type}]++};
+      }
+    }
+    return keys;
+  };
+  std::map<Key, int64_t> known;
+  for (const auto& [id, key] : keys_of(before)) known[key] = id;
+  const auto keys = keys_of(graph);
+  std::vector<std::vector<int64_t>> out(waits.size());
+  for (size_t n = 0; n < waits.size(); ++n) {
+    for (const int64_t id : waits[n]) {
+      const auto found = known.find(keys.at(id));
+      CHECK(found != known.end(), "node {} waits for {}, which the iteration before has not",
+            graph.nodes[n].id, id);
+      out[n].push_back(found->second);
+    }
+  }
+  return out;
+}
+
 // What repeated nodes keep of their details.
 void forget_carried(Node& node) {
   const std::optional<int64_t> beside = node.details->co_executed_with;
@@ -522,46 +557,76 @@ void forget_carried(Node& node) {
 }  // namespace
 
 graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out) {
-  CHECK(times >= 1 && times <= INT32_MAX, "a graph {} times", times);
-  int64_t tags = 0;
+  std::vector<Repeated> parts;
+  parts.push_back({std::move(graphs), times});
+  return repeat(std::move(parts), leaves_out);
+}
+
+graph::Graphs repeat(std::vector<Repeated> parts, const LeavesOut& leaves_out) {
+  CHECK(!parts.empty(), "nothing to repeat");
+  int64_t tags = 0, all = 0;
   uint32_t priorities = 0;  // 0 is no priority; above it, earlier iterations go first
-  for (const graph::Graph& graph : graphs) {
-    for (const Node& node : graph.nodes) {
-      tags = std::max(tags, node.comm_tag + 1);
-      priorities = std::max(priorities, node.comm_priority);
-    }
-  }
-  const auto set_iteration = [&](Node& node, int64_t iteration) {
-    node.iteration = static_cast<int32_t>(iteration);
-    if (!leaves_out || !leaves_out(node, iteration)) return;
-    node.type = NodeType::kInvalid;
-    node.comm_size = 0;
-  };
-  for (graph::Graph& graph : graphs) {
-    if (graph.nodes.empty()) continue;
-    const size_t once = graph.nodes.size();
-    const int64_t ids = graph.nodes.back().id + 1;
-    const auto waits = times > 1 ? waits_across(graph) : std::vector<std::vector<int64_t>>{};
-    for (Node& node : graph.nodes) forget_carried(node);
-    graph.nodes.reserve(once * static_cast<size_t>(times));
-    for (int64_t i = 1; i < times; ++i) {
-      stop_if_interrupted();
-      for (size_t n = 0; n < once; ++n) {
-        Node& node = graph.nodes.emplace_back(graph.nodes[n]);
-        set_iteration(node, i + 1);
-        node.id += i * ids;
-        node.comm_tag += i * tags;
-        if (node.comm_priority > 0) node.comm_priority += static_cast<uint32_t>(i) * priorities;
-        for (auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
-          for (int64_t& id : *dependencies) id += i * ids;
-        }
-        if (node.details->co_executed_with) *node.details.edit().co_executed_with += i * ids;
-        for (const int64_t id : waits[n]) node.ctrl_deps.push_back(id + (i - 1) * ids);
+  for (const Repeated& part : parts) {
+    CHECK(part.times >= 1 && part.graphs.size() == parts.front().graphs.size(),
+          "{} graphs, {} times", part.graphs.size(), part.times);
+    all += part.times;
+    for (const graph::Graph& graph : part.graphs) {
+      for (const Node& node : graph.nodes) {
+        tags = std::max(tags, node.comm_tag + 1);
+        priorities = std::max(priorities, node.comm_priority);
       }
     }
-    for (size_t n = 0; n < once; ++n) set_iteration(graph.nodes[n], 1);
   }
-  return graphs;
+  CHECK(all <= INT32_MAX, "a graph {} times", all);
+  graph::Graphs out;
+  for (size_t g = 0; g < parts.front().graphs.size(); ++g) {
+    graph::Graph& whole = out.emplace_back(parts.front().graphs[g]);
+    whole.nodes.clear();
+    size_t nodes = 0;
+    for (const Repeated& part : parts)
+      nodes += part.graphs[g].nodes.size() * static_cast<size_t>(part.times);
+    whole.nodes.reserve(nodes);
+    int64_t iterations = 0, first_id = 0;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      graph::Graph& graph = parts[p].graphs[g];
+      if (graph.nodes.empty()) continue;
+      const int64_t ids = graph.nodes.back().id + 1;
+      auto waits = all > 1 ? waits_across(graph) : std::vector<std::vector<int64_t>>{};
+      std::vector<std::vector<int64_t>> across;  // of its first iteration, on the part before
+      int64_t before = 0;                        // of that part's last iteration, the first id
+      if (p > 0) {
+        const graph::Graph& last = parts[p - 1].graphs[g];
+        before = first_id - (last.nodes.back().id + 1);
+        across = in_the_part_before(graph, last, waits);
+      }
+      for (Node& node : graph.nodes) forget_carried(node);
+      for (int64_t i = 0; i < parts[p].times; ++i, ++iterations, first_id += ids) {
+        stop_if_interrupted();
+        const bool is_first = i == 0;
+        for (size_t n = 0; n < graph.nodes.size(); ++n) {
+          Node& node = whole.nodes.emplace_back(graph.nodes[n]);
+          node.iteration = static_cast<int32_t>(iterations + 1);
+          if (leaves_out && leaves_out(node, iterations + 1)) {
+            node.type = NodeType::kInvalid;
+            node.comm_size = 0;
+          }
+          node.id += first_id;
+          node.comm_tag += iterations * tags;
+          if (node.comm_priority > 0)
+            node.comm_priority += static_cast<uint32_t>(iterations) * priorities;
+          for (auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+            for (int64_t& id : *dependencies) id += first_id;
+          }
+          if (node.details->co_executed_with) *node.details.edit().co_executed_with += first_id;
+          if (iterations == 0) continue;
+          for (const int64_t id : is_first ? across[n] : waits[n])
+            node.ctrl_deps.push_back(id + (is_first ? before : first_id - ids));
+        }
+      }
+    }
+    for (Repeated& part : parts) part.graphs[g].nodes = {};
+  }
+  return out;
 }
 
 }  // namespace tombolo::sim

@@ -60,5 +60,12 @@ Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels,
 // stay sound, if all parts of a message or of a collective are left out of the same iterations.
 using LeavesOut = std::function<bool(const graph::Node& node, int64_t iteration)>;
 graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out = {});
+// Iterations of unlike graphs one after the other, of the same ranks and the same updates: each part so many
+// times.
+struct Repeated {
+  graph::Graphs graphs;
+  int64_t times = 1;
+};
+graph::Graphs repeat(std::vector<Repeated> parts, const LeavesOut& leaves_out = {});
 
 }  // namespace tombolo::sim

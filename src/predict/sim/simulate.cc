@@ -8,9 +8,11 @@
 #include "base/check.h"
 #include "base/interruption.h"
 #include "base/parallel.h"
+#include "predict/sim/batch_steering.h"
 #include "predict/sim/density_steering.h"
 #include "predict/sim/equal_pipelines.h"
 #include "predict/sim/interpret.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/local_steps.h"
@@ -284,6 +286,7 @@ struct Played {
   Execution execution;
   std::vector<tune::Decision> decisions;
   std::vector<double> densities;
+  std::vector<tune::BatchDecision> batch_decisions;
   std::vector<trace::Record> records;
 };
 
@@ -312,11 +315,8 @@ Status check_rates(const plan::Plan& plan, std::span<const cluster::RateTrace> r
   return {};
 }
 
-void steer(const plan::Plan& plan, const Channels& channels, Played& out) {
-  DensitySteering steering(plan, out.schedule, out.iterations, out.graphs);
-  out.execution = interpret_sound(out.graphs, channels, steering);
-  out.decisions = steering.decisions();
-  out.densities = steering.densities();
+// Of every rank that exchanges gradients, as a run has it.
+void add_density_records(const plan::Plan& plan, const DensitySteering& steering, Played& out) {
   for (const layout::Placement& rank : plan.ranks) {
     if (!plan.replicas_lie_apart(rank.stage)) continue;
     for (int64_t i = 1; i <= out.iterations; ++i) {
@@ -361,6 +361,112 @@ void add_capacities(const plan::Plan& plan, std::span<const cluster::RateTrace> 
   }
 }
 
+void slow_down(const plan::Plan& plan, std::span<const Options::Slowdown> slowdowns,
+               graph::Graphs& graphs) {
+  for (const Options::Slowdown& each : slowdowns) {
+    for (graph::Graph& graph : graphs) {
+      if (plan.ranks[static_cast<size_t>(graph.rank)].replica != each.replica) continue;
+      for (graph::Node& node : graph.nodes) {
+        const bool is_pass =
+            node.type == graph::NodeType::kCompute && node.action && node.action->microbatch >= 0;
+        if (is_pass && node.iteration >= each.first_iteration)
+          node.duration = round_to_ns(seconds(node.duration) * each.times);
+      }
+    }
+  }
+}
+
+// Of the rank of each pipeline's last stage, as a run has it.
+void add_batch_records(const plan::Plan& plan, Played& out) {
+  std::vector<int64_t> each = plan::microbatches_of_all(plan);
+  auto next = out.batch_decisions.begin();
+  const auto last = static_cast<int32_t>(plan.stages.size()) - 1;
+  for (int64_t i = 1; i <= out.iterations; ++i) {
+    if (next != out.batch_decisions.end() && next->first_iteration == i)
+      each = (next++)->microbatches;
+    for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      out.records.push_back({.name = "microbatches",
+                             .iteration = i,
+                             .rank = plan.rank_of(last, replica),
+                             .value = real(each[static_cast<size_t>(replica)])});
+    }
+  }
+  tune::add_decisions(out.batch_decisions, out.records);
+}
+
+// The Plans of all divisions that were decided, and the graphs of all iterations.
+Result<std::vector<DividedPlan>> divide(const plan::Plan& plan, const Options& options,
+                                        const LeavesOut& leaves_out, Played& out) {
+  std::vector<DividedPlan> divided;
+  divided.push_back({1, plan, out.schedule});
+  for (const tune::BatchDecision& each : out.batch_decisions) {
+    plan::Plan other = TRY(plan::with_microbatches(plan, each.microbatches));
+    schedule::Schedule schedule = TRY(schedule::build(other));
+    divided.push_back({each.first_iteration, std::move(other), std::move(schedule)});
+  }
+  std::vector<Repeated> parts;
+  for (size_t i = 0; i < divided.size(); ++i) {
+    const int64_t end =
+        i + 1 < divided.size() ? divided[i + 1].first_iteration : out.iterations + 1;
+    parts.push_back({schedule::to_graph(divided[i].plan, divided[i].schedule),
+                     end - divided[i].first_iteration});
+  }
+  out.graphs = repeat(std::move(parts), leaves_out);
+  slow_down(plan, options.slowdowns, out.graphs);
+  return divided;
+}
+
+// Of all pipelines, whose links may follow traces.
+Channels all_channels(const plan::Plan& plan, const Options& options, const Played& out) {
+  Channels channels = options.rates.empty() ? channels_of(plan, out.schedule, out.graphs)
+                                            : channels_of(with_highest_rates(plan, options.rates),
+                                                          out.schedule, out.graphs);
+  set_rates(options.rates, channels);
+  return channels;
+}
+
+class Watchers final : public Watcher {
+ public:
+  void add(Watcher& watcher) { all_.push_back(&watcher); }
+  void finished(const graph::Graph& graph, size_t node, const Span& span) override {
+    for (Watcher* each : all_) each->finished(graph, node, span);
+  }
+
+ private:
+  std::vector<Watcher*> all_;
+};
+
+// From the beginning, with the divisions that were decided so far, until no play decides more. What was decided
+// before is decided again: no rank begins an iteration of which is decided before all have reported one that is
+// earlier.
+Status steer(const plan::Plan& plan, const Options& options, const LeavesOut& leaves_out,
+             Played& out) {
+  while (true) {
+    const std::vector<DividedPlan> divided = TRY(divide(plan, options, leaves_out, out));
+    std::optional<DensitySteering> density;
+    std::optional<BatchSteering> batch;
+    Watchers watchers;
+    if (density_is_steered(plan, options))
+      watchers.add(density.emplace(divided, out.iterations, out.graphs));
+    if (batch_is_steered(plan, options))
+      watchers.add(batch.emplace(plan, out.graphs, out.iterations));
+    out.execution = interpret_sound(out.graphs, all_channels(plan, options, out), watchers);
+    const size_t known = out.batch_decisions.size();
+    if (batch && batch->decisions().size() > known) {
+      // The next one alone: those behind it were decided by what another division did.
+      out.batch_decisions.push_back(batch->decisions()[known]);
+      continue;
+    }
+    if (density) {
+      out.decisions = density->decisions();
+      out.densities = density->densities();
+      add_density_records(plan, *density, out);
+    }
+    if (batch) add_batch_records(plan, out);
+    return {};
+  }
+}
+
 // The pipelines of a sample.
 Result<Played> play(const plan::Plan& plan, const Options& options, const PipelineSample& sample) {
   TRY(during(plan::validate(plan), "checking the Plan"));
@@ -388,23 +494,17 @@ Result<Played> play(const plan::Plan& plan, const Options& options, const Pipeli
   const Status sound = graph::validate(once);
   CHECK(sound, "{}", sound.error().text());
   const schedule::detail::OuterCalendar calendar(plan);
-  out.graphs =
-      repeat(std::move(once), out.iterations, [&](const graph::Node& node, int64_t iteration) {
-        return calendar.leaves_out(node, iteration);
-      });
-  if (!sample.all) {
-    out.execution = interpret_sound(out.graphs, sample.channels);
+  const LeavesOut leaves_out = [&](const graph::Node& node, int64_t iteration) {
+    return calendar.leaves_out(node, iteration);
+  };
+  if (sample.all && (density_is_steered(plan, options) || batch_is_steered(plan, options))) {
+    TRY(steer(plan, options, leaves_out, out));
     return out;
   }
-  Channels channels = options.rates.empty() ? channels_of(plan, out.schedule, out.graphs)
-                                            : channels_of(with_highest_rates(plan, options.rates),
-                                                          out.schedule, out.graphs);
-  set_rates(options.rates, channels);
-  if (density_is_steered(plan, options)) {
-    steer(plan, channels, out);
-  } else {
-    out.execution = interpret_sound(out.graphs, channels);
-  }
+  out.graphs = repeat(std::move(once), out.iterations, leaves_out);
+  slow_down(plan, options.slowdowns, out.graphs);
+  out.execution =
+      interpret_sound(out.graphs, sample.all ? all_channels(plan, options, out) : sample.channels);
   return out;
 }
 
@@ -414,6 +514,10 @@ SimDuration median_of(const trace::Trace& trace) {
 
 }  // namespace
 
+bool batch_is_steered(const plan::Plan& plan, const Options& options) {
+  return options.steers_batch && plan.batch_changes();
+}
+
 bool density_is_steered(const plan::Plan& plan, const Options& options) {
   return options.steers_density && plan.exchange && plan.exchange->density_changes() &&
          plan.replicas_lie_apart();
@@ -421,8 +525,9 @@ bool density_is_steered(const plan::Plan& plan, const Options& options) {
 
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   TRY(during(plan::validate(plan), "checking the Plan"));
-  const PipelineSample sample =
-      options.alike == Alike::kPlayed ? all_pipelines(plan) : one_of_each_kind(plan);
+  const bool all = options.alike == Alike::kPlayed || batch_is_steered(plan, options) ||
+                   !options.slowdowns.empty();
+  const PipelineSample sample = all ? all_pipelines(plan) : one_of_each_kind(plan);
   Played played = TRY(play(plan, options, sample));
   Simulation out;
   out.trace.header = header_of(plan, sample, options.alike, played.execution);
@@ -433,6 +538,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   out.trace.records = played.records;
   if (!played.densities.empty()) add_capacities(plan, options.rates, out.trace);
   out.decisions = played.decisions;
+  out.batch_decisions = played.batch_decisions;
   out.densities = played.densities;
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);

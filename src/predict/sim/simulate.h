@@ -19,6 +19,7 @@
 #include "spec/plan/plan.h"
 #include "spec/trace/breakdown.h"
 #include "spec/trace/trace.h"
+#include "steer/tune/batch_controller.h"
 #include "steer/tune/rate_controller.h"
 
 namespace tombolo::sim {
@@ -42,6 +43,16 @@ struct Options {
   // The density changes as in a run (density_steering.h), where the Plan lets it; else it stays that of the
   // first iteration.
   bool steers_density = false;
+  // The batch is divided in another way as in a run (batch_steering.h), where the Plan lets it; else it stays
+  // that of the first iteration.
+  bool steers_batch = false;
+  // Pipelines whose passes take another time from an iteration on.
+  struct Slowdown {
+    int32_t replica = 0;
+    int64_t first_iteration = 1;
+    double times = 1;  // what the Plan says, so many times
+  };
+  std::vector<Slowdown> slowdowns = {};
   Alike alike = Alike::kDrawn;
 };
 
@@ -59,12 +70,17 @@ struct Simulation {
   // the mean of an iteration, of the slowest.
   std::vector<tune::Decision> decisions;
   std::vector<double> densities;  // by iteration, from 1
+  // Where the batch is steered. The Trace has the records "microbatches", with the reasons, as a run's.
+  std::vector<tune::BatchDecision> batch_decisions;
 };
 
 // Unusable for a schedule that is not known, for times or sizes that cannot be (negative, beyond
 // 290 years), and for more work than schedule::kActionsMax. Whether it fits into memory is another
 // question: schedule::check_memory.
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options = {});
+
+// Whether simulate() would steer the batch of this Plan.
+bool batch_is_steered(const plan::Plan& plan, const Options& options);
 
 // Whether simulate() would steer the density of this Plan.
 bool density_is_steered(const plan::Plan& plan, const Options& options);

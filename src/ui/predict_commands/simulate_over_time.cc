@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "spec/cluster/rate_trace.h"
+#include "spec/plan/adaptive_batch.h"
 #include "spec/trace/trace.h"
 #include "steer/tune/line_reports.h"
 
@@ -170,12 +171,35 @@ Status refuse_with_changes(const SimulateOptions& options, const std::string& wh
 
 }  // namespace
 
+namespace {
+
+Value batch_json(const plan::Plan& plan, const std::vector<tune::BatchDecision>& decisions) {
+  const auto list = [](const std::vector<int64_t>& of) {
+    return Value(Value::Array(of.begin(), of.end()));
+  };
+  Value::Array changes;
+  for (const tune::BatchDecision& each : decisions) {
+    changes.push_back(Value::Table{{"first_iteration", each.first_iteration},
+                                   {"before", list(each.before)},
+                                   {"microbatches", list(each.microbatches)},
+                                   {"reason", each.reason}});
+  }
+  const std::vector<int64_t> first = plan::microbatches_of_all(plan);
+  return Value::Table{{"first", list(first)},
+                      {"last", list(decisions.empty() ? first : decisions.back().microbatches)},
+                      {"changed", std::ssize(decisions)},
+                      {"changes", changes}};
+}
+
+}  // namespace
+
 Result<sim::Options> read_over_time(const SimulateOptions& options, const plan::Plan& plan) {
   sim::Options out{.iterations = options.iterations};
   if (!options.over_time) return out;
-  out.steers_density = true;
+  out.steers_density = out.steers_batch = true;
   std::string changes;
   if (sim::density_is_steered(plan, out)) changes = "the density changes";
+  if (sim::batch_is_steered(plan, out)) changes = "the batch changes";
   for (size_t i = 0; i < plan.cluster.wan.size(); ++i) {
     const cluster::WanLink& link = plan.cluster.wan[i];
     if (link.rate_trace.empty()) continue;
@@ -189,7 +213,8 @@ Result<sim::Options> read_over_time(const SimulateOptions& options, const plan::
 }
 
 bool is_over_time(const plan::Plan& plan, const sim::Options& options) {
-  return !options.rates.empty() || sim::density_is_steered(plan, options);
+  return !options.rates.empty() || sim::density_is_steered(plan, options) ||
+         sim::batch_is_steered(plan, options);
 }
 
 void print_over_time(std::ostream& out, const plan::Plan& plan, const sim::Options& options,
@@ -210,6 +235,13 @@ void print_over_time(std::ostream& out, const plan::Plan& plan, const sim::Optio
     out << (changes == 0 ? ", never changed\n"
                          : fmt::format(", {:g} at last, {} change{}\n", simulation.densities.back(),
                                        changes, changes == 1 ? "" : "s"));
+  }
+  if (sim::batch_is_steered(plan, options)) {
+    const auto& changes = simulation.batch_decisions;
+    out << fmt::format("  microbatches of each pipeline: {} at first{}\n",
+                       plan::to_text(plan::microbatches_of_all(plan)),
+                       changes.empty() ? ", never changed" : "");
+    for (const tune::BatchDecision& each : changes) out << "    " << tune::to_line(each) << "\n";
   }
   const std::vector<Stretch> stretches = stretches_of(times, simulation);
   const bool all = stretches.size() <= 2 * kStretchesShown + 1;
@@ -258,7 +290,7 @@ Value over_time_json(const plan::Plan& plan, const sim::Options& options,
     before = each.density;
   }
   const bool steered = !simulation.densities.empty();
-  return Value::Table{
+  Value::Table answer{
       {"span_ns", (end - SimTime{}).ns},
       {"period", Value::Table{{"mean_ns", periods.mean},
                               {"variation", periods.variation},
@@ -271,6 +303,9 @@ Value over_time_json(const plan::Plan& plan, const sim::Options& options,
                                                {"changes", changes}})
                           : Value()},
       {"iterations", iterations}};
+  if (sim::batch_is_steered(plan, options))
+    answer.emplace_back("microbatches", batch_json(plan, simulation.batch_decisions));
+  return answer;
 }
 
 }  // namespace tombolo::predict_commands
