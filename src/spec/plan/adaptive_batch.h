@@ -20,7 +20,7 @@ Status check_adaptive_batch(const Plan& plan);
 std::vector<std::string> notes_on_adaptive_batch(const Plan& plan);
 
 // The Plan with these numbers of microbatches, one for each pipeline. Fails where the Plan does not let a run
-// change them, or they are not the batch. Cost: a copy.
+// change them, they are not the batch, or a pipeline has fewer than stages. Cost: a copy.
 Result<Plan> with_microbatches(const Plan& plan, const std::vector<int64_t>& each);
 
 // "8,8,8,4"

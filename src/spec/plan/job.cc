@@ -232,6 +232,12 @@ Status check_pipelines_are_free(const Job& job) {
                     job.file),
         "tombolo simulate, which takes them as they are, or without this key");
   }
+  if (p.adaptive_batch) {
+    return unusable(fmt::format("{}: parallelism.adaptive_batch = true, and a search compares Plans "
+                                "whose batch stays",
+                                job.file),
+                    "tombolo simulate, or without this key, which the Plan that is found may get");
+  }
   if (p.datacenter_per_replica.empty() && !lists) return {};
   return unusable(
       fmt::format("{}: parallelism.{} is given, and a search keeps the replicas of a stage in one "

@@ -20,6 +20,17 @@ Seconds middle_of(const std::deque<Seconds>& values) {
   return *middle;
 }
 
+// Of pipelines that have at least as many microbatches as stages: fewer would hold fewer activations, and need more
+// memory when they get more again.
+std::vector<int64_t> divide(const std::vector<Pace>& paces, int64_t microbatches, int64_t least) {
+  std::vector<Pace> beyond;
+  for (const Pace& pace : paces) beyond.push_back({pace.of(least), pace.next});
+  std::vector<int64_t> out =
+      divide_by_pace(beyond, microbatches - std::ssize(paces) * (least - 1));
+  for (int64_t& each : out) each += least - 1;
+  return out;
+}
+
 Seconds end_of_passes(const std::vector<Pace>& paces, const std::vector<int64_t>& microbatches) {
   Seconds most;
   for (size_t i = 0; i < paces.size(); ++i) most = std::max(most, paces[i].of(microbatches[i]));
@@ -34,7 +45,8 @@ BatchController::BatchController(Options options)
       microbatches_(options_.microbatches),
       ahead_(options_.ahead),
       windows_(microbatches_.size()) {
-  CHECK(!microbatches_.empty() && all_ >= std::ssize(microbatches_) && options_.positions >= 1,
+  CHECK(!microbatches_.empty() && options_.positions >= 1 &&
+            all_ >= std::ssize(microbatches_) * options_.positions,
         "{} microbatches in {} pipelines of {} positions", all_, microbatches_.size(),
         options_.positions);
   CHECK(options_.transfers.size() == microbatches_.size(), "{} transfers for {} pipelines",
@@ -102,7 +114,7 @@ std::optional<BatchDecision> BatchController::add(int32_t rank, int64_t iteratio
   if (std::ssize(windows_.front().first) < options_.window) return std::nullopt;
   const std::vector<Pace> now = paces();
   if (known_.empty()) known_ = now;
-  std::vector<int64_t> wanted = divide_by_pace(now, all_);
+  std::vector<int64_t> wanted = divide(now, all_, options_.positions);
   const Seconds before = end_of_passes(now, microbatches_), after = end_of_passes(now, wanted);
   if (wanted == microbatches_ || after > before * (1 - options_.gain_least)) return std::nullopt;
   wish_ = BatchDecision{.first_iteration = newest_ + ahead_,

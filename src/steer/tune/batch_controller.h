@@ -10,7 +10,7 @@
 //
 // The second part of `next` counts what stages wait for one another. divide_by_pace (batch_division.h) makes of
 // these the division by which all end at about the same time. It is chosen if the longest pipeline then ends
-// sooner by at least a twentieth, and not before a whole window has been reported since the change before: so
+// sooner by at least a twentieth, no pipeline gets fewer than it has positions, and not before a whole window has been reported since the change before: so
 // speeds that do not change leave the division alone, and one slow iteration does as well.
 //
 // All ranks must use the same numbers for an iteration: a decision is a wish until settle() says what became of
