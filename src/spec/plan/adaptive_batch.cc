@@ -89,7 +89,8 @@ Result<Plan> with_microbatches(const Plan& plan, const std::vector<int64_t>& eac
   const int64_t all = plan.training.global_batch / plan.training.micro_batch;
   const bool fits =
       plan.batch_changes() && std::ssize(each) == plan.replicas() &&
-      std::all_of(each.begin(), each.end(), [&](int64_t m) { return m >= plan.parallelism.pipeline && m <= all; }) &&
+      std::all_of(each.begin(), each.end(),
+                  [&](int64_t m) { return m >= plan.parallelism.pipeline && m <= all; }) &&
       std::accumulate(each.begin(), each.end(), int64_t{0}) == all;
   if (!fits)
     return failed(fmt::format(

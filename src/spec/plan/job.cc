@@ -233,10 +233,11 @@ Status check_pipelines_are_free(const Job& job) {
         "tombolo simulate, which takes them as they are, or without this key");
   }
   if (p.adaptive_batch) {
-    return unusable(fmt::format("{}: parallelism.adaptive_batch = true, and a search compares Plans "
-                                "whose batch stays",
-                                job.file),
-                    "tombolo simulate, or without this key, which the Plan that is found may get");
+    return unusable(
+        fmt::format("{}: parallelism.adaptive_batch = true, and a search compares Plans "
+                    "whose batch stays",
+                    job.file),
+        "tombolo simulate, or without this key, which the Plan that is found may get");
   }
   if (p.datacenter_per_replica.empty() && !lists) return {};
   return unusable(

@@ -25,8 +25,7 @@ Seconds middle_of(const std::deque<Seconds>& values) {
 std::vector<int64_t> divide(const std::vector<Pace>& paces, int64_t microbatches, int64_t least) {
   std::vector<Pace> beyond;
   for (const Pace& pace : paces) beyond.push_back({pace.of(least), pace.next});
-  std::vector<int64_t> out =
-      divide_by_pace(beyond, microbatches - std::ssize(paces) * (least - 1));
+  std::vector<int64_t> out = divide_by_pace(beyond, microbatches - std::ssize(paces) * (least - 1));
   for (int64_t& each : out) each += least - 1;
   return out;
 }
