@@ -39,7 +39,7 @@ class Mode(Case):
         self.assertNotEqual(self.chosen(two(AUTO, "2 Mbps"))["mode"], "dense")
         # Sparse updates have no known number of steps beside a first moment.
         moment = self.tombolo("simulate", self.write("auto.toml", two(AUTO, "2 Mbps", "0.9")))
-        self.assertIn("sparse (needs [optimizer] beta1 = 0, or a convergence_profile of tombolo tune)", moment.stderr)
+        self.assertIn("sparse blocks 1 % (needs [optimizer] beta1 = 0, or a convergence_profile of tombolo tune)", moment.stderr)
 
     def test_a_run_performs_it(self):
         job = two(AUTO, "1 Gbps")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,11 +75,25 @@ Result<plan::Job> with_exchange_chosen(plan::Job job, const plan::Hardware* hard
   }
   std::vector<std::string> left_out;
   // Steps were measured without a first moment, which error feedback takes the place of; with one, sparse
-  // updates did not reach the loss at all (docs/results/thin_lines.md). A profile is of the job's own optimizer.
-  if (has_first_moment(job) && !profile) {
-    std::erase_if(grid, [](const plan::Exchange& each) { return each.is_sparse(); });
-    left_out.push_back(
-        "sparse (needs [optimizer] beta1 = 0, or a convergence_profile of tombolo tune)");
+  // updates did not reach the loss at all (docs/results/thin_lines.md). A profile says what the job's own optimizer
+  // makes of the selection that it was measured with.
+  const auto is_measured = [&](const plan::Exchange& each) {
+    return profile && each.select_in_use() == profile->record().bounds.select_in_use();
+  };
+  if (profile && std::none_of(grid.begin(), grid.end(), [&](const plan::Exchange& each) {
+        return each.is_sparse() && is_measured(each);
+      })) {
+    grid.push_back(
+        {.mode = plan::ExchangeMode::kSparse, .select = profile->record().bounds.select_in_use()});
+  }
+  if (has_first_moment(job)) {
+    std::erase_if(grid, [&](const plan::Exchange& each) {
+      if (!each.is_sparse() || is_measured(each)) return false;
+      left_out.push_back(
+          exchange_text(each) +
+          " (needs [optimizer] beta1 = 0, or a convergence_profile of tombolo tune)");
+      return true;
+    });
   }
   std::vector<std::optional<Result<Way>>> found(grid.size());
   const WaysOptions options{.profile = profile ? &*profile : nullptr};
@@ -94,7 +109,9 @@ Result<plan::Job> with_exchange_chosen(plan::Job job, const plan::Hardware* hard
     if (found[i] && *found[i]) {
       ways.push_back(std::move(**found[i]));
     } else {
-      left_out.push_back(exchange_text(grid[i]) + (found[i] ? "" : " (too large to simulate)"));
+      left_out.push_back(
+          fmt::format("{} ({})", exchange_text(grid[i]),
+                      found[i] ? found[i]->error().message : "too large to simulate"));
     }
   }
   if (ways.empty()) {

@@ -122,7 +122,7 @@ TEST(ExchangeChoice, TakesNoSparseUpdatesWithAFirstMoment) {
   const auto job = chosen(text);
   ASSERT_TRUE(job) << job.error().text();
   EXPECT_NE(job->exchange->mode, plan::ExchangeMode::kSparse);
-  EXPECT_THAT(job->notes.back(), HasSubstr("sparse (needs [optimizer] beta1 = 0, or a"));
+  EXPECT_THAT(job->notes.back(), HasSubstr("sparse blocks 1 % (needs [optimizer] beta1 = 0, or a"));
 }
 
 // A profile of the job's own optimizer: sparse updates are compared with a first moment, too, and win or lose by
@@ -151,6 +151,8 @@ TEST_F(ExchangeChoiceByProfile, ItsFactorsDecide) {
   ASSERT_TRUE(cheap) << cheap.error().text();
   ASSERT_TRUE(dear) << dear.error().text();
   EXPECT_THAT(cheap->notes.back(), HasSubstr("sparse blocks 1 %: "));
+  // Which was not measured.
+  EXPECT_THAT(cheap->notes.back(), HasSubstr("sparse chunks 1.56 % (needs [optimizer] beta1 = 0"));
   EXPECT_THAT(dear->notes.back(), HasSubstr(" x 10"));  // about a thousand, as it is interpolated
   EXPECT_NE(dear->exchange->mode, plan::ExchangeMode::kSparse);
   EXPECT_TRUE(cheap->exchange->convergence_profile.empty());
@@ -158,7 +160,7 @@ TEST_F(ExchangeChoiceByProfile, ItsFactorsDecide) {
 
 TEST_F(ExchangeChoiceByProfile, OfAnotherModelIsNoted) {
   const auto job = by(1, R"(, "training": {"parameters": 12, "sequence": 1024, "optimizer": "adamw",
-                          "learning_rate": 0.5})");
+                          "learning_rate": 0.5, "first_moment": 0.9})");
   ASSERT_TRUE(job) << job.error().text();
   ASSERT_GE(job->notes.size(), 2u);
   const std::string& note = job->notes[job->notes.size() - 2];

@@ -16,6 +16,7 @@ struct ProbedTraining {
   int64_t sequence = 0;    // tokens of a sample
   plan::OptimizerName optimizer = plan::OptimizerName::kAdamW;
   double learning_rate = 0;
+  double first_moment = 0;  // beta1 of AdamW, momentum of the others
 
   bool operator==(const ProbedTraining&) const = default;
 };
@@ -28,12 +29,13 @@ void describe(Archive& a, ProbedTraining& training) {
   a.check(training.sequence >= 1, "sequence", "must be at least 1");
   a.required("optimizer", training.optimizer, "its name");
   a.required("learning_rate", training.learning_rate, "after the warm-up");
+  a.required("first_moment", training.first_moment, "beta1 of AdamW, momentum of the others");
 }
 
 // The job has a model.
 ProbedTraining probed_training(const plan::Job& job);
 
-// "12,582,912 parameters, and the job has 8,030,261,248", and so on; empty: the job trains alike.
+// "parameters 12,582,912, and the job has 8,030,261,248", and so on; empty: the job trains alike.
 std::vector<std::string> differences(const ProbedTraining& probed, const plan::Job& job);
 
 }  // namespace tombolo::tune
