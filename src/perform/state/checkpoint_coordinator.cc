@@ -55,6 +55,8 @@ Result<std::optional<CheckpointCoordinator::Beginning>> CheckpointCoordinator::b
   while (pulls_.empty()) {
     Beginning begin = choose();
     leftovers_ = sources_.unfinished();
+    // Ranks discard those that this epoch writes again.
+    std::erase_if(leftovers_, [&](int64_t step) { return step >= begin.first_iteration; });
     if (!begin.state) return begin;
     if (begin.state_epoch == 0) leave_behind(*begin.state);
     const Status whole = sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch));
