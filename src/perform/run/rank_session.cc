@@ -154,6 +154,7 @@ class RankSession {
   int64_t state_read_ = 0;      // bytes of the state that it began with, from this host's disk
   int64_t state_fetched_ = 0;   // and from other hosts
   state::Finished finished_;    // what it will say when all is done
+  bool has_finished_ = false;   // and has said
   kernels::Activity activity_;  // for the launcher to see that it goes on
   int64_t damaged_ = 0;         // the step of the checkpoint that it could not read
   std::optional<NeighbourLinks> neighbours_;  // from before the second thread listens
@@ -608,6 +609,10 @@ Status RankSession::perform_all(Assignment& assignment) {
   if (relay_) TRY(relay_->finish());
   // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
   TRY(endpoint_->flush(kNever));
+  {
+    const std::lock_guard lock(mutex_);
+    has_finished_ = true;  // before it is told, since the end may follow at once
+  }
   TRY(say(finished_));
   // Until all have: if one is lost before, this rank's state is wanted.
   std::unique_lock lock(mutex_);
@@ -868,7 +873,8 @@ void RankSession::report_links() {
 // as long as an ordinary end takes.
 void RankSession::stop(const std::string& reason) {
   std::unique_lock lock(mutex_);
-  if (phase_ == Phase::kEnded || over_) return;  // all ranks have finished: it is no news
+  // All ranks have finished: it is no news. One that has not, whatever it was told, must not wait for ever.
+  if (phase_ == Phase::kEnded || (over_ && has_finished_)) return;
   verdict_ = reason;
   changed_->notify_all();
   lock.unlock();

@@ -537,6 +537,21 @@ TEST_F(ScriptedSession, TheEndBeforeItHasFinished) {
             "finished, done; exit 0");
 }
 
+// The end was told before the beginning, and then nothing more: a rank that waits for a word does not wait for ever.
+TEST_F(ScriptedSession, TheEndBeforeItHasBegunAndThenNothing) {
+  const SessionCase setup{.plan = one_rank()};
+  EXPECT_THAT(serve(setup,
+                    [&](ScriptedLauncher& launcher) {
+                      take_stock(launcher);
+                      launcher.say(start(setup.plan));
+                      launcher.hear_a<join::Ready>();
+                      launcher.say(state::Over{});
+                      launcher.hang_up();
+                      return "";
+                    }),
+              ::testing::HasSubstr("exit 1"));
+}
+
 // The launcher is killed as soon as it has said so. All ranks have finished, and nothing is left to do.
 TEST_F(ScriptedSession, ALauncherThatGoesAfterTheEnd) {
   const SessionCase setup{.plan = one_rank(), .returns = true};
