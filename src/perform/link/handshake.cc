@@ -56,11 +56,11 @@ std::vector<std::byte> control_frame(const Identity& self, FrameHeader header,
   return encode_frame(header, payload);
 }
 
-// What the other side refused with. A cause that this build does not know counts as none.
+// What the other side refused with. A cause that this build does not know, or that is a process's own, counts as none.
 Error refusal_of(const Frame& frame) {
   Error error{.message = printable(frame.payload)};
   const uint64_t cause = frame.header.tag;
-  if (cause > 0 && cause <= static_cast<uint64_t>(kLastErrorCause))
+  if (cause > 0 && cause <= static_cast<uint64_t>(kLastSentCause))
     error.cause = static_cast<ErrorCause>(cause);
   for (const auto& [words, meant] : kWordsWithoutCause)
     if (cause == 0 && error.message.ends_with(words)) error.cause = meant;

@@ -36,6 +36,9 @@
 
 namespace tombolo::link {
 
+// The last one that a process tells another; those behind it are its own.
+inline constexpr ErrorCause kLastSentCause = ErrorCause::kDamagedOnTheWay;
+
 // 128 random bits that all ranks of a job share. Never printed: hex() is for handing it to workers.
 class Token {
  public:

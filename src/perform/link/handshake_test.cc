@@ -99,7 +99,7 @@ Error heard(const Error& said, uint64_t cause) {
 // The caller decides by it, and the words may change.
 TEST(Handshake, ARefusalCarriesItsCause) {
   const Identity self{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
-  for (int cause = 0; cause <= static_cast<int>(kLastErrorCause); ++cause) {
+  for (int cause = 0; cause <= static_cast<int>(kLastSentCause); ++cause) {
     const Error said{.message = "in other words", .cause = static_cast<ErrorCause>(cause)};
     EXPECT_EQ(answer(failure_frame(self, said)).error().cause, said.cause);
     EXPECT_EQ(answer(failure_frame(self, said)).error().message, said.message);
@@ -107,7 +107,7 @@ TEST(Handshake, ARefusalCarriesItsCause) {
 }
 
 TEST(Handshake, ACauseThatThisBuildDoesNotKnowIsNone) {
-  for (const uint64_t cause : {uint64_t{9}, uint64_t{256 + 2}, UINT64_MAX})
+  for (const uint64_t cause : {uint64_t{8}, uint64_t{9}, uint64_t{256 + 2}, UINT64_MAX})
     EXPECT_EQ(heard({.message = "there is one already"}, cause).cause, ErrorCause::kOther);
 }
 
