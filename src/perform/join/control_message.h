@@ -121,21 +121,21 @@ struct DensityOrder {
   int64_t first_iteration = 1;
   double density = 0.01;
 };
-// Will you have so many microbatches in each pipeline from that iteration on? A rank that will does not begin it
-// before it is decided (stage/batch_schedule.h).
+// Asks a rank whether it can have so many microbatches in each pipeline from that iteration on. One that can does not
+// begin it before it is decided (stage/batch_schedule.h).
 struct BatchOrder {
   static constexpr const char* kKind = "batch";
   int64_t order = 1;  // counts within an epoch
   int64_t first_iteration = 1;
   std::vector<int64_t> microbatches;
 };
-// I will, or have begun that iteration already.
+// Whether it can: it has not begun that iteration.
 struct BatchAnswer {
   static constexpr const char* kKind = "batch_answer";
   int64_t order = 1;
   bool in_time = false;
 };
-// All will, so it holds; or one has, and nothing changes.
+// Whether the order holds: all ranks could. Else nothing changes.
 struct BatchVerdict {
   static constexpr const char* kKind = "batch_verdict";
   int64_t order = 1;

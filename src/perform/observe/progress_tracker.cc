@@ -124,8 +124,8 @@ Progress ProgressTracker::complete(int64_t iteration, const Open& open) {
   std::map<int32_t, Weighted> losses;
   for (const auto& [owner, each] : open.losses) {
     const auto own = open.microbatches.find(owner);
-    losses[owner] = {
-        each, own == open.microbatches.end() ? share_of_batch(plan_, owner) : real(own->second)};
+    const int64_t planned = plan_.microbatches_of(plan_.ranks[static_cast<size_t>(owner)].replica);
+    losses[owner] = {each, real(own == open.microbatches.end() ? planned : own->second)};
   }
   const std::optional<double> loss = mean(losses);
   const SimDuration duration = duration_of(open);
@@ -168,17 +168,23 @@ Status ProgressTracker::compare_replicas(int64_t iteration, const Open& open) co
 
 // At every position of the pipelines: each sample counts once.
 Status ProgressTracker::check_batch(int64_t iteration, const Open& open) const {
-  if (open.microbatches.size() < ranks_) return {};
+  if (!plan_.batch_changes()) return {};
+  if (open.microbatches.size() < ranks_) {
+    return failed(
+        fmt::format("of iteration {} {} of {} ranks say how many microbatches they computed",
+                    iteration, open.microbatches.size(), ranks_),
+        "the same version of Tombolo on all hosts");
+  }
   const int64_t all = plan_.training.global_batch / plan_.training.micro_batch;
   std::map<int32_t, int64_t> sums;  // by position
   for (const auto& [rank, microbatches] : open.microbatches)
-    sums[plan_.ranks[rank].stage] += microbatches;
+    sums[plan_.ranks[rank].stage] += std::clamp<int64_t>(microbatches, 0, all + 1);
   for (const auto& [position, sum] : sums) {
     if (sum == all) continue;
     return failed(fmt::format("in iteration {} the ranks of stage {} computed {} microbatches, and "
                               "the batch has {}",
                               iteration, position, sum, all),
-                  "adaptive_batch = false; and the log of this run for whoever reads of it");
+                  "adaptive_batch = false; and please report this with the log of this run");
   }
   return {};
 }

@@ -104,7 +104,7 @@ class ProgressTracker {
     bool update_skipped = false;
     std::map<int32_t, double> losses;  // by rank, hence by replica
     std::map<int32_t, int64_t>
-        microbatches;  // the same, where the batch may be divided in another way
+        microbatches;                        // the same, where the division of the batch may change
     std::map<int32_t, std::string> digests;  // by rank
   };
   void check_rank(int32_t rank) const;

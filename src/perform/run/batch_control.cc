@@ -60,7 +60,7 @@ plan::Plan BatchControl::begin() {
   controller_.emplace(std::move(options));
   state_ = State::kSteady;
   order_ = 0;
-  wish_.reset();
+  proposal_.reset();
   in_time_.clear();
   changed_before_ = changed_;
   auto divided = plan::with_microbatches(*plan_, microbatches_);
@@ -71,17 +71,17 @@ plan::Plan BatchControl::begin() {
 std::optional<join::BatchOrder> BatchControl::add(int32_t rank,
                                                   const stage::IterationReport& report) {
   if (!controller_ || !report.batch) return std::nullopt;
-  auto wish = controller_->add(rank, report.iteration,
-                               {.microbatches = report.batch->microbatches,
-                                .computing = seconds(report.batch->computing),
-                                .passes = seconds(report.batch->passes)});
-  if (!wish) return std::nullopt;
+  auto proposal = controller_->add(rank, report.iteration,
+                                   {.microbatches = report.batch->microbatches,
+                                    .computing = seconds(report.batch->computing),
+                                    .passes = seconds(report.batch->passes)});
+  if (!proposal) return std::nullopt;
   CHECK(state_ == State::kSteady, "order {} is not decided", order_);
-  if (wish->first_iteration > plan_->run.steps) return std::nullopt;
+  if (proposal->first_iteration > plan_->run.steps) return std::nullopt;
   state_ = State::kAsked;
-  wish_ = std::move(wish);
+  proposal_ = std::move(proposal);
   in_time_.clear();
-  return join::BatchOrder{++order_, wish_->first_iteration, wish_->microbatches};
+  return join::BatchOrder{++order_, proposal_->first_iteration, proposal_->microbatches};
 }
 
 Result<std::optional<BatchControl::Decided>> BatchControl::add(int32_t rank,
@@ -97,10 +97,10 @@ Result<std::optional<BatchControl::Decided>> BatchControl::add(int32_t rank,
   controller_->settle(answer.in_time);
   Decided out{.verdict = {order_, answer.in_time}, .change = {}};
   if (!answer.in_time) return std::optional(std::move(out));
-  keep({.first_iteration = wish_->first_iteration,
-        .before = wish_->before,
-        .microbatches = wish_->microbatches,
-        .reason = wish_->reason});
+  keep({.first_iteration = proposal_->first_iteration,
+        .before = proposal_->before,
+        .microbatches = proposal_->microbatches,
+        .reason = proposal_->reason});
   keep_change(file_, changes_.back());
   out.change = changes_.back();
   return std::optional(std::move(out));

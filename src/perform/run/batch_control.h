@@ -1,7 +1,7 @@
 // The numbers of microbatches of a run that may change them, on the launcher's side: what ranks report goes to the
-// controller (steer/tune/batch_controller.h), and what that wishes to all ranks, of which each must be in time.
+// controller (steer/tune/batch_controller.h), and what that proposes to all ranks, of which each must be in time.
 //
-//   kSteady   one division is in use, or ordered. -> kAsked when the controller wishes another one
+//   kSteady   no order is open. -> kAsked when the controller proposes another division
 //   kAsked    every rank has been asked. -> kSteady when all have answered that they are in time, and the order
 //             holds; or when the first one answers that it is not, and nothing changes
 //
@@ -63,9 +63,9 @@ class BatchControl {
   std::vector<int64_t> microbatches_;
   std::optional<tune::BatchController> controller_;  // of this epoch
   State state_ = State::kSteady;
-  int64_t order_ = 0;                        // the newest of this epoch
-  std::optional<tune::BatchDecision> wish_;  // that was asked
-  std::set<int32_t> in_time_;                // ranks that answered so
+  int64_t order_ = 0;                            // the newest of this epoch
+  std::optional<tune::BatchDecision> proposal_;  // that was asked
+  std::set<int32_t> in_time_;                    // ranks that answered so
   std::vector<observe::BatchChange> changes_;
   int64_t changed_ = 0;
   int64_t changed_before_ = 0;  // this epoch

@@ -21,7 +21,7 @@ std::optional<Change> read_change(const std::string& file) {
   return newest ? std::optional<Change>(std::move(*newest)) : std::nullopt;
 }
 
-// Where `file` is not empty. On a full disk a launcher that continues this run begins with the Plan's.
+// Where `file` is not empty. On a full disk a launcher that continues this run begins with the change before, or the Plan's.
 template <class Change>
 void keep_change(const std::string& file, Change change) {
   if (!file.empty()) static_cast<void>(write_file(file, to_json(write_fields(change), -1)));

@@ -12,7 +12,7 @@ Result<bool> BatchSchedule::ask(int64_t order, int64_t first_iteration,
     return failed(fmt::format("order {} of the batch came before order {} was decided", order,
                               asked_->order));
   const bool in_time = begun_ < first_iteration;
-  asked_ = {order, in_time ? first_iteration : INT64_MAX, std::move(microbatches)};
+  asked_ = {order, first_iteration, in_time, std::move(microbatches)};
   return in_time;
 }
 
@@ -21,7 +21,7 @@ Status BatchSchedule::decide(int64_t order, bool holds) {
   if (!asked_ || asked_->order != order)
     return failed(fmt::format("order {} of the batch was decided and not asked", order));
   const Asked asked = *std::exchange(asked_, std::nullopt);
-  if (holds && asked.first_iteration == INT64_MAX)
+  if (holds && !asked.in_time)
     return failed(fmt::format("order {} of the batch holds, and this rank was too late", order));
   if (holds) from_[asked.first_iteration] = asked.microbatches;
   changed_->notify_all();
@@ -37,7 +37,9 @@ void BatchSchedule::stop(const Error& error) {
 Result<std::optional<std::vector<int64_t>>> BatchSchedule::begin(int64_t iteration,
                                                                  kernels::Activity* activity) {
   std::unique_lock lock(mutex_);
-  const auto is_open = [&] { return asked_ && asked_->first_iteration <= iteration; };
+  const auto is_open = [&] {
+    return asked_ && asked_->in_time && asked_->first_iteration <= iteration;
+  };
   if (is_open()) {
     const kernels::Activity::Wait wait(activity);
     threads_.await(*changed_, lock, kNever, [&] { return stopped_ || !is_open(); });

@@ -7,8 +7,8 @@
 //   ask     this rank has not begun that iteration: it will not begin it before it is decided. Else: too late.
 //   decide  all ranks were in time, and the order holds; or one was not, and nothing changes.
 //
-// A rank that comes to the iteration before the decision waits. Asked and told in the order of the launcher's
-// messages, by the thread that listens to it; asked by the one that performs.
+// A rank that comes to the iteration before the decision waits. `ask` and `decide` are called by the thread that
+// listens to the launcher, in the order of its messages; `begin` by the one that performs.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,7 @@ class BatchSchedule {
   struct Asked {
     int64_t order = 0;
     int64_t first_iteration = 1;
+    bool in_time = true;
     std::vector<int64_t> microbatches;
   };
   Threads& threads_;

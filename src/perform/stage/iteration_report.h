@@ -18,7 +18,7 @@ struct ExchangeReport {
   SimDuration in_flight;  // some message was coming: from its first byte to its last
 };
 
-// What a rank computed, of a run whose batch may be divided in another way.
+// What a rank computed, of a run that may change the division of its batch.
 struct BatchReport {
   int64_t microbatches = 1;  // of its pipeline
   SimDuration computing;     // in forward and backward passes, all microbatches together

@@ -580,9 +580,8 @@ Status Performer::compute(const Action& action) {
       CHECK(false, "{} is no computation of an iteration", action::to_text(action));
   }
   tell_end(action);
-  draw_compute(action, iteration_, start);
+  draw_compute(action, iteration_, start);  // takes the waits for groups in the middle of the pass
   if (action.kind == ActionKind::kUpdate) return {};
-  take_waits();  // those for groups in the middle of the pass
   in_passes_.computing += now() - start - (exposed_ - exposed);
   in_passes_.passes = now() - *first_computation_ - (exposed_ - exposed_at_first_);
   return {};

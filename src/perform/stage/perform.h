@@ -88,7 +88,7 @@ struct Hooks {
 // by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
 // passes go on "exposed_s", how long an iteration waited for that; with staleness "fresh_share", of how
 // many groups of parameters the iteration used the newest version; "density" of an iteration's updates, where
-// it may change; "microbatches" of the last stage's ranks, where the batch may be divided in another way.
+// it may change; "microbatches" of the last stage's ranks, where the division of the batch may change.
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::RankActions& order,
                              const PerformOptions& options, kernels::Kernels& kernels,
                              kernels::Messenger& messenger, Threads& clock, const Hooks& hooks);

@@ -117,7 +117,7 @@ class TorchKernels : public kernels::Kernels, public kernels::PairKernels {
   Status begin_anew() override;
   Result<kernels::DataFacts> data_facts() const override;
   void expect_evaluation_batches(int64_t batches) override { evaluation_batches_ = batches; }
-  // Of the Plan nothing else reads these numbers while it trains, on no thread.
+  // Between iterations: passes read these numbers, and none runs then.
   void divide_batch(const std::vector<int64_t>& microbatches) override {
     plan_.parallelism.microbatches_per_replica = microbatches;
   }

@@ -36,7 +36,10 @@ Result<plan::Job> with_batch_by_speed(const plan::Job& job, const plan::Hardware
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
     paces.push_back(pace_of(plan, replica));
   }
-  std::vector<int64_t> each = divide_by_pace(paces, microbatches);
+  const int64_t stages = job.parallelism.pipeline;
+  const bool enough = microbatches >= data * stages;  // else refused, with the reason
+  std::vector<int64_t> each =
+      divide_by_pace(paces, microbatches, job.parallelism.adaptive_batch && enough ? stages : 1);
   const bool equal =
       std::adjacent_find(each.begin(), each.end(), std::not_equal_to<>()) == each.end();
   if (!equal) divided.parallelism.microbatches_per_replica = std::move(each);

@@ -1,4 +1,4 @@
-// A run that divides its batch in another way while it trains, in virtual time: what ranks would report of each
+// A run that changes the division of its batch while it trains, in virtual time: what ranks would report of each
 // iteration goes to the controller of a run (steer/tune/batch_controller.h).
 //
 // A rank reports an iteration when it has computed the last of its passes. The launcher decides when the last

@@ -33,7 +33,7 @@ SimDuration period_of(const trace::Trace& trace, int64_t iteration) {
 }
 
 // 7 x 30 ms, then 7 x 60.6 ms, then the longer of 8 x 30 ms and 4 x 60.6 ms; the medians of five notice the third
-// slow iteration, 22, and the fourth after it, 25, is divided anew.
+// slow iteration, 22, and the fourth after it, 25, has another division.
 TEST(BatchSteering, ASlowerPipelineGivesMicrobatchesToTheOthers) {
   const plan::Plan plan = pipelines(4, 1, false);
   const auto out =

@@ -43,7 +43,7 @@ struct Options {
   // The density changes as in a run (density_steering.h), where the Plan lets it; else it stays that of the
   // first iteration.
   bool steers_density = false;
-  // The batch is divided in another way as in a run (batch_steering.h), where the Plan lets it; else it stays
+  // The division of the batch changes as in a run (batch_steering.h), where the Plan lets it; else it stays
   // that of the first iteration.
   bool steers_batch = false;
   // Pipelines whose passes take another time from an iteration on.

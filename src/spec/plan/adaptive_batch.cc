@@ -44,8 +44,12 @@ Status check_memory_stays(const Plan& plan) {
       fmt::format("pipeline {} begins with {} microbatch{}, and would need more memory "
                   "with more of them",
                   least - each.begin(), *least, *least == 1 ? "" : "es"),
-      fmt::format("a global_batch with at least {} microbatches for each pipeline",
-                  plan.parallelism.pipeline));
+      std::accumulate(each.begin(), each.end(), int64_t{0}) >=
+              std::ssize(each) * plan.parallelism.pipeline
+          ? fmt::format("microbatches_per_replica with at least {} for each pipeline",
+                        plan.parallelism.pipeline)
+          : fmt::format("a global_batch with at least {} microbatches for each pipeline",
+                        plan.parallelism.pipeline));
 }
 
 }  // namespace

@@ -20,16 +20,6 @@ Seconds middle_of(const std::deque<Seconds>& values) {
   return *middle;
 }
 
-// Of pipelines that have at least as many microbatches as stages: fewer would hold fewer activations, and need more
-// memory when they get more again.
-std::vector<int64_t> divide(const std::vector<Pace>& paces, int64_t microbatches, int64_t least) {
-  std::vector<Pace> beyond;
-  for (const Pace& pace : paces) beyond.push_back({pace.of(least), pace.next});
-  std::vector<int64_t> out = divide_by_pace(beyond, microbatches - std::ssize(paces) * (least - 1));
-  for (int64_t& each : out) each += least - 1;
-  return out;
-}
-
 Seconds end_of_passes(const std::vector<Pace>& paces, const std::vector<int64_t>& microbatches) {
   Seconds most;
   for (size_t i = 0; i < paces.size(); ++i) most = std::max(most, paces[i].of(microbatches[i]));
@@ -108,24 +98,24 @@ std::optional<BatchDecision> BatchController::add(int32_t rank, int64_t iteratio
     ++left_out_;
     return std::nullopt;
   }
-  if (wish_ || iteration < settled_) return std::nullopt;
+  if (proposal_ || iteration < settled_) return std::nullopt;
   measure(whole);
   if (std::ssize(windows_.front().first) < options_.window) return std::nullopt;
   const std::vector<Pace> now = paces();
   if (known_.empty()) known_ = now;
-  std::vector<int64_t> wanted = divide(now, all_, options_.positions);
+  std::vector<int64_t> wanted = divide_by_pace(now, all_, options_.positions);
   const Seconds before = end_of_passes(now, microbatches_), after = end_of_passes(now, wanted);
   if (wanted == microbatches_ || after > before * (1 - options_.gain_least)) return std::nullopt;
-  wish_ = BatchDecision{.first_iteration = newest_ + ahead_,
-                        .before = microbatches_,
-                        .microbatches = std::move(wanted),
-                        .reason = reason(now, before, after)};
-  return wish_;
+  proposal_ = BatchDecision{.first_iteration = newest_ + ahead_,
+                            .before = microbatches_,
+                            .microbatches = std::move(wanted),
+                            .reason = reason(now, before, after)};
+  return proposal_;
 }
 
 void BatchController::settle(bool holds) {
-  CHECK(wish_, "nothing was decided");
-  const BatchDecision decided = *std::exchange(wish_, std::nullopt);
+  CHECK(proposal_, "nothing was decided");
+  const BatchDecision decided = *std::exchange(proposal_, std::nullopt);
   if (!holds) {
     ahead_ = std::min(2 * ahead_, kAheadMax);
     return;
@@ -150,12 +140,15 @@ std::string BatchController::reason(const std::vector<Pace>& paces, Seconds befo
     if (paces[i].next < paces[fastest].next) fastest = i;
   }
   const auto takes = [&](size_t i, const std::vector<Pace>& of) { return brief(of[i].next); };
+  const bool alike =
+      paces[slowest].next.value <= paces[fastest].next.value * (1 + options_.gain_least);
   const std::string what =
       change(changed) > options_.gain_least
           ? fmt::format("pipeline {} takes {} for a microbatch, {} before", changed,
                         takes(changed, paces), takes(changed, known_))
-          : fmt::format("pipeline {} takes {} for a microbatch, pipeline {} {}", slowest,
-                        takes(slowest, paces), fastest, takes(fastest, paces));
+      : alike ? fmt::format("all pipelines take about {} for a microbatch", takes(slowest, paces))
+              : fmt::format("pipeline {} takes {} for a microbatch, pipeline {} {}", slowest,
+                            takes(slowest, paces), fastest, takes(fastest, paces));
   return fmt::format("{}: passes end after {} instead of {}", what, brief(after), brief(before));
 }
 

@@ -9,11 +9,11 @@
 //   next  = the larger of max c[s] and (time of its passes at position 0 - first) / (m - 1)
 //
 // The second part of `next` counts what stages wait for one another. divide_by_pace (batch_division.h) makes of
-// these the division by which all end at about the same time. It is chosen if the longest pipeline then ends
-// sooner by at least a twentieth, no pipeline gets fewer than it has positions, and not before a whole window has been reported since the change before: so
-// speeds that do not change leave the division alone, and one slow iteration does as well.
+// these the division by which all end at about the same time, no pipeline with fewer than it has positions. It is
+// proposed if the longest pipeline then ends sooner by at least a twentieth, and a whole window has been reported
+// since the change before: so speeds that do not change leave the division alone, and one slow iteration does as well.
 //
-// All ranks must use the same numbers for an iteration: a decision is a wish until settle() says what became of
+// All ranks must use the same numbers for an iteration: a decision is a proposal until settle() says what became of
 // it (perform/run/batch_control.h). Cost: O(pipelines) a report of the last rank, times a hundred.
 #pragma once
 
@@ -90,7 +90,7 @@ class BatchController {
   int64_t ahead_;
   std::vector<Window> windows_;
   std::vector<Pace> known_;  // when the division was last chosen, or first measured
-  std::optional<BatchDecision> wish_;
+  std::optional<BatchDecision> proposal_;
 };
 
 // Of a Plan whose batch changes, with these numbers in use.

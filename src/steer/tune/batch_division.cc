@@ -10,7 +10,17 @@
 
 namespace tombolo::tune {
 
-std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches) {
+std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches,
+                                    int64_t least) {
+  CHECK(least >= 1, "at least {} microbatches", least);
+  if (least > 1) {
+    std::vector<Pace> beyond;
+    for (const Pace& pace : paces) beyond.push_back({pace.of(least), pace.next});
+    std::vector<int64_t> out =
+        divide_by_pace(beyond, microbatches - std::ssize(paces) * (least - 1));
+    for (int64_t& each : out) each += least - 1;
+    return out;
+  }
   CHECK(!paces.empty() && microbatches >= std::ssize(paces), "{} microbatches for {} pipelines",
         microbatches, paces.size());
   const auto next_of = [&](size_t i) { return std::max(paces[i].next.value, 1e-12); };

@@ -23,8 +23,10 @@ struct Pace {
   }
 };
 
-// So many microbatches among these pipelines, at least one each. CHECKs that there are as many.
-// Cost: a hundred passes over the pipelines.
-std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches);
+// So many microbatches among these pipelines, at least `least` each, which is 1 or more. CHECKs that there are as
+// many. A pipeline with fewer than it has stages holds fewer activations, and needs more memory when it gets more: where
+// numbers change, `least` is the number of stages. Cost: a hundred passes over the pipelines.
+std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches,
+                                    int64_t least = 1);
 
 }  // namespace tombolo::tune

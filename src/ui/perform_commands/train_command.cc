@@ -96,6 +96,7 @@ void print_batch(std::ostream& out, const plan::Plan& plan, const observe::RunSu
   out << fmt::format(", {} at last, {} change{}\n", plan::to_text(changes.back().microbatches),
                      summary.batch_changed, summary.batch_changed == 1 ? "" : "s");
   print_newest(out, changes);
+  out << "  the prediction above is of the first; tombolo simulate --iterations predicts changes\n";
 }
 
 Value batch_value(const plan::Plan& plan, const observe::RunSummary& summary) {
