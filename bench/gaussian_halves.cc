@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -33,7 +34,8 @@ Result<Probes> read(const std::string& path) {
   for (const CsvRow& row : TRY(parse_csv(TRY(read_file(path)), path))) {
     const double batch = TRY(row.number("total_batch")), other = TRY(row.number("x1"));
     out.points.push_back({std::log2(batch), other});
-    out.values.push_back(std::stod(TRY(row.text("loss_delta_vs_base"))));  // below zero, too
+    out.values.push_back(
+        std::strtod(TRY(row.text("loss_delta_vs_base")).c_str(), nullptr));  // below zero, too
   }
   return out;
 }

@@ -127,8 +127,7 @@ const char* const kEveryStep[] = {
     "mode = \"dense\"\n",
     "mode = \"sparse\"\nselect = \"chunks\"\ndensity = 0.3\nstaleness = 0\n",
     "mode = \"sparse\"\nselect = \"chunks\"\ndensity = 0.3\nfreshness = \"fixed\"\n",
-    "mode = \"sparse\"\nselect = \"top-k\"\ndensity = 0.1\nstaleness = 0\noptimizer_visits = "
-    "\"all\"\n",
+    "mode = \"sparse\"\nselect = \"top-k\"\noptimizer_visits = \"all\"\nstaleness = 0\n",
 };
 const char* const kSomeSteps[] = {
     "mode = \"local\"\nsteps = 2\nvalues = \"fp32\"\n",

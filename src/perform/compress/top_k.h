@@ -8,7 +8,7 @@
 // They travel in coordinate format, as there: little-endian, 4 bytes that say how many, then for each an index of 32
 // bits and a float; ascending indices, finite values. 8 bytes a number, where blocks take 2.08.
 //
-// Written to compare with, not fast: some twenty times the time of BlockCompressor, and 4 bytes of memory an element.
+// Written to compare with, not fast; 4 bytes of memory an element.
 #pragma once
 
 #include <cstddef>

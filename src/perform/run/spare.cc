@@ -116,8 +116,7 @@ class SpareSession {
         const bool wanted =
             options_.seat < 0 || seat->rank == options_.seat || !options_.datacenter.empty();
         if (wanted && seat->rank >= 0 && seat->rank < start_.ranks) return Told{.seat = seat->rank};
-        return failed(fmt::format("the launcher offered the seat of rank {} of {}", seat->rank,
-                                  start_.ranks));
+        return failed(fmt::format("the launcher offered rank {} of {}", seat->rank, start_.ranks));
       }
       const auto* stop = std::get_if<join::Stop>(&message);
       if (stop && stop->again) return Told{};
