@@ -237,7 +237,7 @@ TEST(ScriptedSpare, IsDoneWhenTheRunIs) {
 
 TEST(ScriptedSpare, BelievesNoSeatThatThePlanLacks) {
   EXPECT_EQ(Script({{.says = {join::VacantRank{4}}}}).play().error().message,
-            "the launcher offered the seat of rank 4 of 4");
+            "the launcher offered rank 4 of 4");
 }
 
 // It comes in the moment in which the run ends.
@@ -256,7 +256,7 @@ TEST(ScriptedSpare, OneThatHadARankTakesAnotherOfItsDatacenter) {
   EXPECT_EQ(*offered("paris", 2), 2);
   EXPECT_EQ(*offered("paris", 3), 3);
   EXPECT_EQ(*offered("", 2), 2);
-  EXPECT_EQ(offered("", 3).error().message, "the launcher offered the seat of rank 3 of 4");
+  EXPECT_EQ(offered("", 3).error().message, "the launcher offered rank 3 of 4");
 }
 
 // Who waits says for what, and the launcher then offers rank 2 of paris, again and again.
