@@ -1,7 +1,7 @@
 // A stormy ocean for links that outlive their connections: connections are cut, each end notices
 // when it does, calls fail or their answers are lost, bits change on the way, and all connections may
-// be gone at once. Whoever
-// takes the messages waits for one at a time, in any order, naps in between, and may have room for
+// be gone at once. The
+// receiver waits for one message at a time, in any order, naps in between, and may have room for
 // less than one. Whatever happens every message comes once, whole and in its order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

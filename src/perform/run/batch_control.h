@@ -5,8 +5,8 @@
 //   kAsked    every rank has been asked. -> kSteady when all have answered that they are in time, and the order
 //             holds; or when the first one answers that it is not, and nothing changes
 //
-// A rank that will does not begin the iteration before it hears what was decided, so an iteration has one division
-// whatever is late, lost or said again on the way. An epoch that ends meanwhile takes the order with it: the next one
+// A rank that is in time does not begin the iteration before it hears the decision, so an iteration has one division,
+// whatever is late, lost or repeated on the way. An epoch that ends meanwhile takes the order with it: the next one
 // begins with the Plan as it is divided then, which every rank gets in its start message.
 #pragma once
 

@@ -255,7 +255,7 @@ TEST_F(ScriptedSession, AStopWhileItPerforms) {
   }
 }
 
-// A computation may hang, or last; then nobody waits for it longer than this.
+// A computation may hang, or last; then it is waited for no longer than this.
 TEST_F(ScriptedSession, AStopInTheMiddleOfALongComputation) {
   const auto stopped = [&](bool again) {
     const SessionCase setup{.plan = one_rank(),

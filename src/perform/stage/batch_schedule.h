@@ -33,12 +33,12 @@ class BatchSchedule {
   Result<bool> ask(int64_t order, int64_t first_iteration, std::vector<int64_t> microbatches);
   // Fails where that is not the order that was asked.
   Status decide(int64_t order, bool holds);
-  // Nothing more will be decided: who waits is told so.
+  // Nothing more will be decided: a rank that waits fails with this error.
   void stop(const Error& error);
 
   // --- the performing thread
   // The iteration begins. What it and those behind it have instead of what was in use; nothing: it stays. Waits
-  // where that is not decided. `activity` hears of it; null: nobody asks.
+  // where that is not decided. `activity` is told of the wait; it may be null.
   Result<std::optional<std::vector<int64_t>>> begin(int64_t iteration, kernels::Activity* activity);
 
  private:
