@@ -22,6 +22,7 @@
 #include "perform/stage/perform.h"
 #include "spec/plan/plan.h"
 #include "spec/trace/trace.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::observe {
 
@@ -42,22 +43,6 @@ struct Progress {
   double wan_wait_share = 0;
 };
 
-// Another share of gradients that is sent, and why (steer/tune/rate_controller.h).
-struct DensityChange {
-  int64_t first_iteration = 1;
-  double before = 0;
-  double density = 0;
-  BytesPerSecond rate;  // of the line, as it was estimated; 0: not known
-  std::string reason;
-};
-
-// Another number of microbatches for each pipeline, and why (steer/tune/batch_controller.h).
-struct BatchChange {
-  int64_t first_iteration = 1;
-  std::vector<int64_t> before, microbatches;
-  std::string reason;
-};
-
 // What `tombolo train` answers with.
 struct RunSummary {
   int64_t steps = 0;                 // done, those before a resume included
@@ -71,10 +56,10 @@ struct RunSummary {
   std::string checkpoint;  // folder of the newest; empty: none was taken
   int restarts = 0;        // after workers that were lost
   stage::MachineLoad machine;
-  std::vector<DensityChange> density_changes = {};  // the newest
-  int64_t density_changed = 0;                      // in all, since this launcher began
-  std::vector<BatchChange> batch_changes = {};      // the newest
-  int64_t batch_changed = 0;                        // in all, since this launcher began
+  std::vector<tune::DensityDecision> density_decisions = {};  // the newest
+  int64_t density_changed = 0;                                // in all, since this launcher began
+  std::vector<tune::BatchDecision> batch_decisions = {};      // the newest
+  int64_t batch_changed = 0;                                  // in all, since this launcher began
 };
 
 class ProgressTracker {

@@ -246,13 +246,13 @@ void Telemetry::add(RunPhase phase) {
   phase_ = phase;
 }
 
-void Telemetry::add(const DensityChange& change) {
+void Telemetry::add(const tune::DensityDecision& change) {
   std::lock_guard lock(mutex_);
   density_ = change;
   ++density_changes_;
 }
 
-void Telemetry::add(const BatchChange& change) {
+void Telemetry::add(const tune::BatchDecision& change) {
   std::lock_guard lock(mutex_);
   batch_ = change;
   ++batch_changes_;

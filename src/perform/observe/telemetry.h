@@ -19,6 +19,7 @@
 #include "perform/stage/perform.h"
 #include "perform/trust/credentials.h"
 #include "spec/plan/plan.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::observe {
 
@@ -33,8 +34,8 @@ class Telemetry {
   void add(int32_t rank, const trust::CertificateFacts& certificate);  // of its host
   void add(const Progress& progress);
   void add(RunPhase phase);
-  void add(const DensityChange& change);
-  void add(const BatchChange& change);
+  void add(const tune::DensityDecision& change);
+  void add(const tune::BatchDecision& change);
 
   // Prometheus' text format 0.0.4.
   std::string prometheus() const;
@@ -63,9 +64,9 @@ class Telemetry {
   mutable std::mutex mutex_;
   std::vector<Rank> ranks_;
   std::optional<Progress> progress_;
-  std::optional<DensityChange> density_;  // of a run that may change it; the newest
+  std::optional<tune::DensityDecision> density_;  // of a run that may change it; the newest
   int64_t density_changes_ = 0;
-  std::optional<BatchChange> batch_;  // the same, of the microbatches of each pipeline
+  std::optional<tune::BatchDecision> batch_;  // the same, of the microbatches of each pipeline
   int64_t batch_changes_ = 0;
   RunPhase phase_ = RunPhase::kGathering;
 };

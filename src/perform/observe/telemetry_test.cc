@@ -125,11 +125,11 @@ TEST(Telemetry, TellsTheDensityWhereItMayChange) {
   Telemetry telemetry(plan, clock);
   EXPECT_THAT(telemetry.prometheus(), HasSubstr("tombolo_exchange_density 0.01\n"));
   EXPECT_THAT(telemetry.prometheus(), HasSubstr("tombolo_exchange_density_changes_total 0\n"));
-  telemetry.add(DensityChange{.first_iteration = 12,
-                              .before = 0.01,
-                              .density = 0.005,
-                              .rate = BytesPerSecond{1e6},
-                              .reason = "the line carries 8 Mbps"});
+  telemetry.add(tune::DensityDecision{.first_iteration = 12,
+                                      .before = 0.01,
+                                      .density = 0.005,
+                                      .rate = BytesPerSecond{1e6},
+                                      .reason = "the line carries 8 Mbps"});
   const std::string text = telemetry.prometheus();
   expect_prometheus(text);
   EXPECT_THAT(text, HasSubstr("tombolo_exchange_density 0.005\n"));

@@ -18,11 +18,12 @@
 
 #include "base/result.h"
 #include "perform/join/control_message.h"
-#include "perform/observe/progress_tracker.h"
+#include "perform/run/decision_history.h"
 #include "perform/stage/iteration_report.h"
 #include "spec/plan/plan.h"
 #include "spec/trace/trace.h"
 #include "steer/tune/batch_controller.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::run {
 
@@ -38,27 +39,22 @@ class BatchControl {
   // Of each rank in each iteration. What all ranks are to be asked.
   std::optional<join::BatchOrder> add(int32_t rank, const stage::IterationReport& report);
   struct Decided {
-    join::BatchVerdict verdict;                  // to be told all ranks
-    std::optional<observe::BatchChange> change;  // where it holds; it is kept when this is returned
+    join::BatchVerdict verdict;  // to be told all ranks
+    std::optional<tune::BatchDecision>
+        decision;  // where it holds; it is kept when this is returned
   };
   // Nothing: others have not answered yet, or it was decided before. Fails where nothing was asked.
   Result<std::optional<Decided>> add(int32_t rank, const join::BatchAnswer& answer);
 
-  // The newest kChangesKept, of `changed()` in all.
-  const std::vector<observe::BatchChange>& changes() const { return changes_; }
-  int64_t changed() const { return changed_; }
-  void remove_file() const;
+  const DecisionHistory<tune::BatchDecision>& history() const { return history_; }
   // To the records of this epoch's ranks, why they changed (steer/tune/decision_records.h).
   void add_records(std::vector<trace::Record>& records) const;
-
-  static constexpr size_t kChangesKept = 1000;
 
  private:
   enum class State { kSteady, kAsked };
 
-  void keep(observe::BatchChange change);
   const plan::Plan* plan_;
-  std::string file_;
+  DecisionHistory<tune::BatchDecision> history_;
   const int64_t window_;
   std::vector<int64_t> microbatches_;
   std::optional<tune::BatchController> controller_;  // of this epoch
@@ -66,12 +62,6 @@ class BatchControl {
   int64_t order_ = 0;                            // the newest of this epoch
   std::optional<tune::BatchDecision> proposal_;  // that was asked
   std::set<int32_t> in_time_;                    // ranks that answered so
-  std::vector<observe::BatchChange> changes_;
-  int64_t changed_ = 0;
-  int64_t changed_before_ = 0;  // this epoch
 };
-
-// "microbatches 8,8,8,4 -> 7,7,8,6 from iteration 40 on: ..."
-std::string to_line(const observe::BatchChange& change);
 
 }  // namespace tombolo::run

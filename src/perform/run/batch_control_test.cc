@@ -56,8 +56,8 @@ TEST(BatchControl, AnOrderHoldsWhenAllRanksAreInTime) {
   const auto decided = control.add(1, join::BatchAnswer{order.order, true});
   ASSERT_TRUE(decided && *decided);
   EXPECT_TRUE((*decided)->verdict.holds);
-  ASSERT_TRUE((*decided)->change);
-  EXPECT_THAT(to_line(*(*decided)->change), HasSubstr("microbatches 6,6 -> 8,4 from iteration"));
+  ASSERT_TRUE((*decided)->decision);
+  EXPECT_THAT(to_line(*(*decided)->decision), HasSubstr("microbatches 6,6 -> 8,4 from iteration"));
   EXPECT_THAT(control.begin().parallelism.microbatches_per_replica, ElementsAre(8, 4));
 }
 
@@ -70,9 +70,9 @@ TEST(BatchControl, OneRankThatIsLateWithdrawsIt) {
   const auto decided = control.add(1, join::BatchAnswer{order.order, false});
   ASSERT_TRUE(decided && *decided);
   EXPECT_FALSE((*decided)->verdict.holds);
-  EXPECT_FALSE((*decided)->change);
+  EXPECT_FALSE((*decided)->decision);
   EXPECT_FALSE(*control.add(0, join::BatchAnswer{order.order, true})) << "decided already";
-  EXPECT_TRUE(control.changes().empty());
+  EXPECT_TRUE(control.history().newest().empty());
   const join::BatchOrder again = ask(control, iteration);
   EXPECT_EQ(again.order, order.order + 1);
   EXPECT_EQ(again.first_iteration, iteration - 1 + 6) << "twice as far ahead";
@@ -105,8 +105,8 @@ TEST_F(BatchFile, ALauncherThatContinuesBeginsWithWhatHeld) {
     ASSERT_TRUE(control.add(rank, join::BatchAnswer{order.order, true}));
   BatchControl next(plan, file, true);
   EXPECT_THAT(next.begin().parallelism.microbatches_per_replica, ElementsAre(8, 4));
-  ASSERT_EQ(next.changes().size(), 1u);
-  EXPECT_EQ(to_line(next.changes()[0]), to_line(control.changes()[0]));
+  ASSERT_EQ(next.history().newest().size(), 1u);
+  EXPECT_EQ(to_line(next.history().newest()[0]), to_line(control.history().newest()[0]));
   // What says nothing of use stops no run: cut off, no JSON, another batch, another number of pipelines.
   for (const char* text :
        {"", "{\"before\": [6, 6]", "[]",
@@ -116,7 +116,7 @@ TEST_F(BatchFile, ALauncherThatContinuesBeginsWithWhatHeld) {
     ASSERT_TRUE(write_file(file, text));
     BatchControl damaged(plan, file, true);
     EXPECT_THAT(damaged.begin().parallelism.microbatches_per_replica, ElementsAre(6, 6)) << text;
-    EXPECT_TRUE(damaged.changes().empty());
+    EXPECT_TRUE(damaged.history().newest().empty());
   }
   BatchControl fresh(plan, file, false);
   EXPECT_FALSE(std::filesystem::exists(file)) << "of a run that begins";

@@ -26,10 +26,10 @@ plan::Plan plan_with(const std::string& density) {
 
 // Two stages of two replicas each. Of stage 1 the exchange takes `in_flight` for 100 kB; nothing waits long on
 // stage 0, whose line is idle.
-std::optional<observe::DensityChange> report(DensityControl& control, const plan::Plan& plan,
-                                             int64_t iteration, int64_t in_flight_ms,
-                                             int64_t waited_ms) {
-  std::optional<observe::DensityChange> change;
+std::optional<tune::DensityDecision> report(DensityControl& control, const plan::Plan& plan,
+                                            int64_t iteration, int64_t in_flight_ms,
+                                            int64_t waited_ms) {
+  std::optional<tune::DensityDecision> change;
   for (const layout::Placement& place : plan.ranks) {
     const bool slow = place.stage == 1;
     stage::IterationReport of{.iteration = iteration};
@@ -77,7 +77,7 @@ TEST(DensityControl, DecidesByTheStageWhoseLineIsBusiest) {
                         "4.44 Mbps: at density 0.01 an exchange takes 180 ms of"));
   // Reports of the density before say nothing more.
   for (int64_t i = 3; i < 7; ++i) EXPECT_FALSE(report(control, plan, i, 180, 80));
-  EXPECT_EQ(control.changes().size(), 1u);
+  EXPECT_EQ(control.history().newest().size(), 1u);
 }
 
 // Of the epoch that ends with a Trace; what was decided before it is in use from its beginning.
@@ -93,9 +93,10 @@ TEST(DensityControl, ATraceSaysWhatItsEpochDecided) {
   control.add_records(records);
   ASSERT_EQ(records.size(), 4u);
   EXPECT_EQ(records[0].reason, "");
-  EXPECT_EQ(records[1].reason, control.changes()[0].reason);
+  EXPECT_EQ(records[1].reason, control.history().newest()[0].reason);
   EXPECT_EQ(records[2].name, "line_rate");
-  EXPECT_EQ(records[3], (trace::Record{"line_rate", 5, 0, {50}, control.changes()[0].rate.value}));
+  EXPECT_EQ(records[3],
+            (trace::Record{"line_rate", 5, 0, {50}, control.history().newest()[0].rate.value}));
   control.begin(4);
   control.add_records(again);
   EXPECT_EQ(again.size(), 2u);
@@ -133,8 +134,8 @@ TEST(DensityControl, WhatIsInUseIsOrderedAgain) {
   EXPECT_DOUBLE_EQ(order->density, 0.005);
   DensityControl next(plan, file, true);
   EXPECT_DOUBLE_EQ(next.begin(5)->density, 0.005);
-  ASSERT_EQ(next.changes().size(), 1u) << "people are told what is in use, and why";
-  EXPECT_EQ(to_line(next.changes()[0]), to_line(control.changes()[0]));
+  ASSERT_EQ(next.history().newest().size(), 1u) << "people are told what is in use, and why";
+  EXPECT_EQ(to_line(next.history().newest()[0]), to_line(control.history().newest()[0]));
   // Of a run that begins it is not.
   DensityControl fresh(plan, file, false);
   EXPECT_EQ(fresh.begin(1)->density, 0.01);
@@ -146,9 +147,9 @@ TEST(DensityControl, WhatIsInUseIsOrderedAgain) {
     ASSERT_TRUE(write_file(file, text));
     DensityControl damaged(plan, file, true);
     EXPECT_EQ(damaged.begin(5)->density, 0.01) << text;
-    EXPECT_TRUE(damaged.changes().empty());
+    EXPECT_TRUE(damaged.history().newest().empty());
   }
-  next.remove_file();
+  next.history().remove_file();
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 

@@ -122,7 +122,7 @@ class Epoch {
   Status handle(int32_t rank, const Unexpected&) {
     return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
   }
-  Status announce(const observe::DensityChange& change);
+  Status announce(const tune::DensityDecision& change);
   Status end_if_done();
   Status lose(int32_t rank);
   Status tell_all(const join::ControlMessage& message);
@@ -685,7 +685,7 @@ Status Epoch::handle(int32_t rank, const join::ProgressReport& message) {
 
 // Before any rank begins the first of its iterations, as a rule; replicas stay equal in any case
 // (density_schedule.h).
-Status Epoch::announce(const observe::DensityChange& change) {
+Status Epoch::announce(const tune::DensityDecision& change) {
   if (options_.telemetry) options_.telemetry->add(change);
   if (options_.on_note) options_.on_note(to_line(change));
   return tell_all(join::DensityOrder{change.first_iteration, change.density});
@@ -696,9 +696,9 @@ Status Epoch::handle(int32_t rank, const join::BatchAnswer& message) {
   const auto decided =
       TRY(during(batch_.add(rank, message), fmt::format("hearing {}", name(rank))));
   if (!decided) return {};
-  if (decided->change) {
-    if (options_.telemetry) options_.telemetry->add(*decided->change);
-    if (options_.on_note) options_.on_note(to_line(*decided->change));
+  if (decided->decision) {
+    if (options_.telemetry) options_.telemetry->add(*decided->decision);
+    if (options_.on_note) options_.on_note(to_line(*decided->decision));
   }
   return tell_all(decided->verdict);
 }
@@ -898,10 +898,10 @@ Result<observe::RunSummary> Epoch::conclude() {
   summary.machine = stage::machine_load(plan_, summary.trace, cpu_busy_,
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));
   stage::add_records(summary.machine, summary.trace);
-  summary.density_changes = density_.changes();
-  summary.density_changed = density_.changed();
-  summary.batch_changes = batch_.changes();
-  summary.batch_changed = batch_.changed();
+  summary.density_decisions = density_.history().newest();
+  summary.density_changed = density_.history().made();
+  summary.batch_decisions = batch_.history().newest();
+  summary.batch_changed = batch_.history().made();
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");

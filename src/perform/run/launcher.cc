@@ -63,13 +63,14 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
         observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
   DensityControl density(plan, lasting ? options.output + "/journal-density.json" : "",
                          membership->goes_on());
-  for (const observe::DensityChange& change : density.changes()) {  // of the launcher before
-    if (options.telemetry) options.telemetry->add(change);
+  for (const tune::DensityDecision& decision :
+       density.history().newest()) {  // of the launcher before
+    if (options.telemetry) options.telemetry->add(decision);
   }
   BatchControl batch(plan, lasting ? options.output + "/journal-batch.json" : "",
                      membership->goes_on(), options.batch_window);
-  for (const observe::BatchChange& change : batch.changes()) {  // the same
-    if (options.telemetry) options.telemetry->add(change);
+  for (const tune::BatchDecision& decision : batch.history().newest()) {  // the same
+    if (options.telemetry) options.telemetry->add(decision);
   }
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
@@ -80,8 +81,8 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     std::error_code ec;
     if (lasting) std::filesystem::remove(join::Membership::journal_path(options.output), ec);
     record.remove();
-    density.remove_file();
-    batch.remove_file();
+    density.history().remove_file();
+    batch.history().remove_file();
     return summary;
   };
   bool begun = false;

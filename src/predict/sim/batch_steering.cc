@@ -39,9 +39,9 @@ void BatchSteering::finished(const graph::Graph& graph, size_t number, const Spa
   open.last = node.action;
   open.last_end = span.end;
   if (--open.left > 0) return;
-  const tune::BatchReport report{.microbatches = open.microbatches,
-                                 .computing = seconds(open.computing),
-                                 .passes = seconds(span.end - *open.start - open.waited)};
+  const tune::PassTimes report{.microbatches = open.microbatches,
+                               .computing = seconds(open.computing),
+                               .passes = seconds(span.end - *open.start - open.waited)};
   open_.erase(at);
   auto decided = controller_.add(graph.rank, node.iteration, report);
   if (!decided) return;

@@ -40,7 +40,7 @@ class DensitySteering final : public Watcher {
 
   void finished(const graph::Graph& graph, size_t node, const Span& span) override;
 
-  const std::vector<tune::Decision>& decisions() const { return decisions_; }
+  const std::vector<tune::DensityDecision>& decisions() const { return decisions_; }
   const std::vector<tune::LineBelief>& beliefs() const { return beliefs_; }
   const std::vector<double>& densities() const { return densities_; }  // by iteration, from 1
   SimTime reported_at(int32_t rank, int64_t iteration) const {
@@ -80,7 +80,7 @@ class DensitySteering final : public Watcher {
   std::map<std::tuple<double, int64_t>, graph::Graphs>
       by_density_;  // and by where a division begins; one iteration
   std::vector<double> densities_;
-  std::vector<tune::Decision> decisions_;
+  std::vector<tune::DensityDecision> decisions_;
   std::vector<tune::LineBelief> beliefs_;
 };
 

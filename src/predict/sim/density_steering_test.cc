@@ -224,7 +224,7 @@ TEST(DensitySteering, TheTraceSaysWhy) {
   }
   ASSERT_EQ(reasons.size(), out.decisions.size());
   ASSERT_EQ(reasons.size(), 2U);
-  for (const tune::Decision& each : out.decisions) {
+  for (const tune::DensityDecision& each : out.decisions) {
     EXPECT_EQ(reasons[each.first_iteration], each.reason);
     EXPECT_DOUBLE_EQ(believed[each.first_iteration], each.rate.value);
   }

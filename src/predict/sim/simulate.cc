@@ -284,7 +284,7 @@ struct Played {
   int64_t iterations = 0;
   graph::Graphs graphs;
   Execution execution;
-  std::vector<tune::Decision> decisions;
+  std::vector<tune::DensityDecision> decisions;
   std::vector<double> densities;
   std::vector<tune::BatchDecision> batch_decisions;
   std::vector<trace::Record> records;

@@ -68,7 +68,7 @@ struct Simulation {
   // Where the density is steered. The Trace has the records "density", with the reasons, and "line_rate", as a
   // run's (steer/tune/decision_records.h); and of lines that follow a trace "line_capacity", bytes per second:
   // the mean of an iteration, of the slowest.
-  std::vector<tune::Decision> decisions;
+  std::vector<tune::DensityDecision> decisions;
   std::vector<double> densities;  // by iteration, from 1
   // Where the batch is steered. The Trace has the records "microbatches", with the reasons, as a run's.
   std::vector<tune::BatchDecision> batch_decisions;

@@ -49,12 +49,12 @@ void BatchController::measure(const Open& open) {
   for (size_t i = 0; i < pipelines(); ++i) {
     Seconds slowest, sum = options_.transfers[i];
     for (size_t rank = i; rank < open.reports.size(); rank += pipelines()) {
-      const BatchReport& report = *open.reports[rank];
+      const PassTimes& report = *open.reports[rank];
       const Seconds each = report.computing / static_cast<double>(report.microbatches);
       slowest = std::max(slowest, each);
       sum += each;
     }
-    const BatchReport& of_first = *open.reports[i];
+    const PassTimes& of_first = *open.reports[i];
     Seconds next = slowest;
     if (options_.positions > 1 && of_first.microbatches > 1) {
       const double further = static_cast<double>(of_first.microbatches - 1);
@@ -77,7 +77,7 @@ std::vector<Pace> BatchController::paces() const {
 }
 
 std::optional<BatchDecision> BatchController::add(int32_t rank, int64_t iteration,
-                                                  const BatchReport& report) {
+                                                  const PassTimes& report) {
   const size_t ranks = pipelines() * static_cast<size_t>(options_.positions);
   CHECK(rank >= 0 && static_cast<size_t>(rank) < ranks, "a report of rank {} of {}", rank, ranks);
   newest_ = std::max(newest_, iteration);
@@ -88,7 +88,7 @@ std::optional<BatchDecision> BatchController::add(int32_t rank, int64_t iteratio
     open.reports.resize(ranks);
     open.missing = ranks;
   }
-  std::optional<BatchReport>& own = open.reports[static_cast<size_t>(rank)];
+  std::optional<PassTimes>& own = open.reports[static_cast<size_t>(rank)];
   if (std::exchange(own, report)) return std::nullopt;
   if (--open.missing > 0) return std::nullopt;
   const Open whole = std::move(open);
@@ -166,12 +166,6 @@ BatchController::Options batch_options(const plan::Plan& plan, std::vector<int64
     out.transfers.push_back(transfers);
   }
   return out;
-}
-
-std::string to_line(const BatchDecision& decision) {
-  return fmt::format("microbatches {} -> {} from iteration {} on: {}",
-                     plan::to_text(decision.before), plan::to_text(decision.microbatches),
-                     decision.first_iteration, decision.reason);
 }
 
 }  // namespace tombolo::tune

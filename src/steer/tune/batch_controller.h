@@ -27,21 +27,16 @@
 #include "base/units.h"
 #include "spec/plan/plan.h"
 #include "steer/tune/batch_division.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::tune {
 
-// What a rank did in an iteration.
-struct BatchReport {
+// Of a rank in an iteration.
+struct PassTimes {
   int64_t microbatches = 1;  // of its pipeline
   Seconds computing;         // in forward and backward passes, all microbatches together
   Seconds
       passes;  // from the start of the first of them to the end of the last, less waits for gradients
-};
-
-struct BatchDecision {
-  int64_t first_iteration = 1;
-  std::vector<int64_t> before, microbatches;  // of each pipeline
-  std::string reason;                         // one sentence, with figures
 };
 
 class BatchController {
@@ -58,7 +53,7 @@ class BatchController {
   explicit BatchController(Options options);
 
   // Of each rank once for each iteration, in any order. None before the decision before is settled.
-  std::optional<BatchDecision> add(int32_t rank, int64_t iteration, const BatchReport& report);
+  std::optional<BatchDecision> add(int32_t rank, int64_t iteration, const PassTimes& report);
   // The last decision is in use from its first iteration on; or it came too late for some rank, and the next one
   // is made for twice as many iterations ahead.
   void settle(bool holds);
@@ -67,7 +62,7 @@ class BatchController {
 
  private:
   struct Open {
-    std::vector<std::optional<BatchReport>> reports;  // by rank
+    std::vector<std::optional<PassTimes>> reports;  // by rank
     size_t missing = 0;
   };
   // Newest last; of a pipeline.
@@ -95,8 +90,4 @@ class BatchController {
 
 // Of a Plan whose batch changes, with these numbers in use.
 BatchController::Options batch_options(const plan::Plan& plan, std::vector<int64_t> microbatches);
-
-// "microbatches 8,8,8,4 -> 7,7,8,6 from iteration 40 on: ..."
-std::string to_line(const BatchDecision& decision);
-
 }  // namespace tombolo::tune

@@ -145,8 +145,8 @@ TEST(BatchController, WhatCameTooLateIsDecidedAgainFurtherAhead) {
 
 TEST(BatchController, AReportThatComesTwiceCountsOnceAndOrderDoesNotMatter) {
   BatchController controller = controller_of({{{10_ms}, {30_ms}}}, {8, 8});
-  const BatchReport fast{.microbatches = 8, .computing = 80_ms, .passes = 80_ms};
-  const BatchReport slow{.microbatches = 8, .computing = 240_ms, .passes = 240_ms};
+  const PassTimes fast{.microbatches = 8, .computing = 80_ms, .passes = 80_ms};
+  const PassTimes slow{.microbatches = 8, .computing = 240_ms, .passes = 240_ms};
   for (int64_t i = 1; i < 20; ++i) EXPECT_FALSE(controller.add(0, i, fast));
   for (int64_t i = 1; i < 6; ++i) {
     EXPECT_FALSE(controller.add(1, i, slow));

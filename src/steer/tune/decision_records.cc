@@ -4,7 +4,7 @@
 
 namespace tombolo::tune {
 
-void add_decisions(std::span<const Decision> decisions, std::span<const LineBelief> beliefs,
+void add_decisions(std::span<const DensityDecision> decisions, std::span<const LineBelief> beliefs,
                    std::vector<trace::Record>& records) {
   std::map<int64_t, size_t> densities;  // by iteration, of the lowest rank
   for (size_t i = 0; i < records.size(); ++i) {

@@ -14,8 +14,7 @@
 
 #include "base/units.h"
 #include "spec/trace/trace.h"
-#include "steer/tune/batch_controller.h"
-#include "steer/tune/rate_controller.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::tune {
 
@@ -26,7 +25,7 @@ struct LineBelief {
 
 // Decisions in the order of their iterations. One that no iteration followed is left out, as are beliefs of
 // iterations that have no density.
-void add_decisions(std::span<const Decision> decisions, std::span<const LineBelief> beliefs,
+void add_decisions(std::span<const DensityDecision> decisions, std::span<const LineBelief> beliefs,
                    std::vector<trace::Record>& records);
 void add_decisions(std::span<const BatchDecision> decisions, std::vector<trace::Record>& records);
 

@@ -39,7 +39,7 @@ std::vector<std::pair<int64_t, std::string>> reasons(const std::vector<trace::Re
 
 TEST(DecisionRecords, AReasonStandsOnceWhereItsDensityBegins) {
   auto records = densities({0.01, 0.01, 0.02, 0.02, 0.01}, {0.01, 0.01, 0.01, 0.02, 0.01});
-  const std::vector<Decision> decisions = {
+  const std::vector<DensityDecision> decisions = {
       {.first_iteration = 3, .density = 0.02, .reason = "up"},
       {.first_iteration = 5, .density = 0.01, .reason = "down"},
       {.first_iteration = 6, .density = 0.02, .reason = "behind the end"}};
@@ -50,7 +50,7 @@ TEST(DecisionRecords, AReasonStandsOnceWhereItsDensityBegins) {
 // Rank 1 hears of the first an iteration late, and of the second when the third is there.
 TEST(DecisionRecords, AReasonWaitsForARankThatHearsLate) {
   auto records = densities({0.01, 0.01, 0.01, 0.02, 0.02, 0.02, 0.04}, {});
-  const std::vector<Decision> decisions = {
+  const std::vector<DensityDecision> decisions = {
       {.first_iteration = 3, .density = 0.02, .reason = "up"},
       {.first_iteration = 6, .density = 0.03, .reason = "missed"},
       {.first_iteration = 7, .density = 0.04, .reason = "on"}};

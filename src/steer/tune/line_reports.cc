@@ -51,9 +51,4 @@ RateController::Options controller_options(const plan::Plan& plan, double densit
           .late = exchange.staleness_in_use() > 0};
 }
 
-std::string to_line(double before, const Decision& decision) {
-  return fmt::format("density {:g} -> {:g} from iteration {} on: {}", before, decision.density,
-                     decision.first_iteration, decision.reason);
-}
-
 }  // namespace tombolo::tune

@@ -58,8 +58,4 @@ class LineReports {
 
 // Of a Plan whose density changes, from `density` on.
 RateController::Options controller_options(const plan::Plan& plan, double density);
-
-// "density 0.01 -> 0.015 from iteration 12 on: ..."
-std::string to_line(double before, const Decision& decision);
-
 }  // namespace tombolo::tune

@@ -80,7 +80,7 @@ double RateController::wanted() const {
   return std::clamp(density, options_.lowest, options_.highest);
 }
 
-std::optional<Decision> RateController::add(const LineReport& report) {
+std::optional<DensityDecision> RateController::add(const LineReport& report) {
   computing_.push_back(report.computing);
   if (computing_.size() > kComputingReports) computing_.pop_front();
   const bool saturated =
@@ -102,13 +102,14 @@ std::optional<Decision> RateController::add(const LineReport& report) {
   return std::nullopt;
 }
 
-Decision RateController::decide(const LineReport& report, double density) {
+DensityDecision RateController::decide(const LineReport& report, double density) {
   const double before = density_;
   density_ = std::max(options_.lowest, plan::two_digits_down(density));
-  Decision out{.first_iteration = report.iteration + options_.ahead,
-               .density = density_,
-               .rate = rate_,
-               .reason = {}};
+  DensityDecision out{.first_iteration = report.iteration + options_.ahead,
+                      .before = before,
+                      .density = density_,
+                      .rate = rate_,
+                      .reason = {}};
   // What comes while the first of them computes may be of the one before; and, where updates may be late and
   // the line has fallen behind, while the second does.
   settled_ = out.first_iteration + (options_.late ? 2 : 1);

@@ -29,6 +29,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "steer/tune/tuning_decisions.h"
 
 namespace tombolo::tune {
 
@@ -39,13 +40,6 @@ struct LineReport {
   Seconds waited;     // for the exchange, computing nothing; all replicas did
   Bytes came;         // of updates, from other datacenters, at a rank
   Seconds in_flight;  // while some of it was coming
-};
-
-struct Decision {
-  int64_t first_iteration = 1;
-  double density = 0;
-  BytesPerSecond rate;  // of the line, as it was estimated; 0: not known
-  std::string reason;   // one sentence, with figures
 };
 
 class RateController {
@@ -61,7 +55,7 @@ class RateController {
   explicit RateController(const Options& options);
 
   // Of iterations in ascending order.
-  std::optional<Decision> add(const LineReport& report);
+  std::optional<DensityDecision> add(const LineReport& report);
 
   double density() const { return density_; }
   BytesPerSecond rate() const { return rate_; }  // 0: not known
@@ -72,7 +66,7 @@ class RateController {
   void note_bytes(const LineReport& report);
   Seconds budget() const;
   double wanted() const;
-  Decision decide(const LineReport& report, double density);
+  DensityDecision decide(const LineReport& report, double density);
 
   const Options options_;
   double density_;

@@ -35,7 +35,7 @@ struct Line {
 
 struct Training {
   std::vector<double> periods;
-  std::vector<Decision> decisions;
+  std::vector<DensityDecision> decisions;
   std::vector<double> densities;  // by iteration
 
   double mean(size_t from = 0) const {
@@ -56,7 +56,7 @@ Training train(const Line& line, int64_t iterations, RateController* controller,
                double density = 0.01) {
   Training out;
   double now = 0, coming = 0, sent = 0, in_flight = 0;
-  std::optional<Decision> next;
+  std::optional<DensityDecision> next;
   for (int64_t i = 1; i <= iterations; ++i) {
     if (next && next->first_iteration <= i) density = std::exchange(next, {})->density;
     const double begin = now;
@@ -99,7 +99,7 @@ TEST(RateController, LeavesTheDensityAloneWhereTheLineTrembles) {
   const Line line{[](double s) { return 193 * (1 + 0.1 * std::sin(s * 40)); }};
   const Training run = train(line, 600, &controller);
   EXPECT_LE(run.decisions.size(), 4U);
-  for (const Decision& each : run.decisions) EXPECT_LT(each.first_iteration, 60);
+  for (const DensityDecision& each : run.decisions) EXPECT_LT(each.first_iteration, 60);
 }
 
 // An exchange of 0.02 takes 151 ms, at half the rate 302: both reports after the fall are far too long, and a
@@ -183,7 +183,7 @@ TEST(RateController, RisesStepByStepWhereMessagesAreTooShortToTell) {
 // 30 KB over 1 Mbps take 240 ms, of which the receiver sees the last pieces alone: 20 ms.
 TEST(RateController, BelievesAWaitMoreThanMessagesThatSeemToComeFast) {
   RateController controller({.density = 0.012});
-  std::optional<Decision> decision;
+  std::optional<DensityDecision> decision;
   for (int64_t i = 1; i <= 4 && !decision; ++i) {
     decision = controller.add({.iteration = i,
                                .computing = Seconds{0.120},

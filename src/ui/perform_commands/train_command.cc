@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/stop_signals.h"
-#include "perform/run/batch_control.h"
-#include "perform/run/density_control.h"
 #include "perform/run/launcher.h"
 #include "perform/run/supervisor.h"
 #include "perform/run/worker_placement.h"
@@ -21,7 +19,9 @@
 #include "spec/trace/compare.h"
 #include "spec/trace/machine_words.h"
 #include "spec/trace/trace_file.h"
+#include "steer/tune/tuning_decisions.h"
 #include "ui/command/answer.h"
+#include "ui/command/decisions_json.h"
 #include "ui/command/input.h"
 #include "ui/command/words.h"
 #include "ui/perform_commands/launched.h"
@@ -64,16 +64,16 @@ bool density_changes(const plan::Plan& plan) {
   return plan.exchange && plan.exchange->density_changes() && plan.replicas_lie_apart();
 }
 
-template <class Change>
-void print_newest(std::ostream& out, const std::vector<Change>& changes) {
+template <class Decision>
+void print_newest(std::ostream& out, const std::vector<Decision>& changes) {
   constexpr size_t kShown = 5;
   for (size_t i = changes.size() - std::min(kShown, changes.size()); i < changes.size(); ++i)
-    out << "  " << run::to_line(changes[i]) << "\n";
+    out << "  " << tune::to_line(changes[i]) << "\n";
 }
 
 void print_density(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary) {
   if (!density_changes(plan)) return;
-  const auto& changes = summary.density_changes;
+  const auto& changes = summary.density_decisions;
   out << fmt::format("density: {:g} at first", plan.exchange->density_in_use());
   if (changes.empty()) {
     out << ", never changed\n";
@@ -86,7 +86,7 @@ void print_density(std::ostream& out, const plan::Plan& plan, const observe::Run
 
 void print_batch(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary) {
   if (!plan.batch_changes()) return;
-  const auto& changes = summary.batch_changes;
+  const auto& changes = summary.batch_decisions;
   out << fmt::format("microbatches of each pipeline: {} at first",
                      plan::to_text(plan::microbatches_of_all(plan)));
   if (changes.empty()) {
@@ -97,41 +97,6 @@ void print_batch(std::ostream& out, const plan::Plan& plan, const observe::RunSu
                      summary.batch_changed, summary.batch_changed == 1 ? "" : "s");
   print_newest(out, changes);
   out << "  the prediction above is of the first; tombolo simulate --iterations predicts changes\n";
-}
-
-Value batch_value(const plan::Plan& plan, const observe::RunSummary& summary) {
-  const auto list = [](const std::vector<int64_t>& of) {
-    return Value(Value::Array(of.begin(), of.end()));
-  };
-  const auto& changes = summary.batch_changes;
-  Value::Array told;
-  for (const observe::BatchChange& each : changes) {
-    told.push_back(Value(Value::Table{{"first_iteration", each.first_iteration},
-                                      {"before", list(each.before)},
-                                      {"microbatches", list(each.microbatches)},
-                                      {"reason", each.reason}}));
-  }
-  const std::vector<int64_t> first = plan::microbatches_of_all(plan);
-  return Value(Value::Table{{"first", list(first)},
-                            {"last", list(changes.empty() ? first : changes.back().microbatches)},
-                            {"changed", summary.batch_changed},
-                            {"changes", Value(std::move(told))}});
-}
-
-Value density_value(const plan::Plan& plan, const observe::RunSummary& summary) {
-  const auto& changes = summary.density_changes;
-  Value::Array list;
-  for (const observe::DensityChange& each : changes) {
-    list.push_back(Value(Value::Table{{"first_iteration", each.first_iteration},
-                                      {"density", each.density},
-                                      {"line_bytes_per_s", each.rate.value},
-                                      {"reason", each.reason}}));
-  }
-  const double first = plan.exchange->density_in_use();
-  return Value(Value::Table{{"first", first},
-                            {"last", changes.empty() ? first : changes.back().density},
-                            {"changed", summary.density_changed},
-                            {"changes", Value(std::move(list))}});
 }
 
 void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSummary& summary,
@@ -215,8 +180,13 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const observe::RunS
                          {"restarts", int64_t{summary.restarts}},
                          {"checkpoint", summary.checkpoint}};
   add_fresh_share(summary.trace, answer);
-  if (density_changes(plan)) answer.emplace_back("density", density_value(plan, summary));
-  if (plan.batch_changes()) answer.emplace_back("microbatches", batch_value(plan, summary));
+  if (density_changes(plan))
+    answer.emplace_back(
+        "density", command::decisions_json(plan.exchange->density_in_use(), summary.density_changed,
+                                           summary.density_decisions));
+  if (plan.batch_changes())
+    answer.emplace_back("microbatches", command::decisions_json(plan, summary.batch_changed,
+                                                                summary.batch_decisions));
   if (const auto use = prompt_use(summary.trace)) answer.emplace_back("prompts", to_value(*use));
   command::print_json(out, answer);
 }

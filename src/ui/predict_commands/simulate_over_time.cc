@@ -7,7 +7,8 @@
 #include "spec/cluster/rate_trace.h"
 #include "spec/plan/adaptive_batch.h"
 #include "spec/trace/trace.h"
-#include "steer/tune/line_reports.h"
+#include "steer/tune/tuning_decisions.h"
+#include "ui/command/decisions_json.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -137,7 +138,7 @@ void print_stretch(std::ostream& out, const plan::Plan& plan, const std::vector<
     if (lines.size() > 1) text += " " + name_of(*line.link);
   }
   out << text << "\n";
-  for (const tune::Decision& each : simulation.decisions) {
+  for (const tune::DensityDecision& each : simulation.decisions) {
     if (each.first_iteration == first.iteration) out << "      " << each.reason << "\n";
   }
 }
@@ -167,28 +168,6 @@ Status refuse_with_changes(const SimulateOptions& options, const std::string& wh
   if (!options.prefill.empty()) return no("--prefill", "counts with equal iterations");
   if (options.policy == "best") return no("--policy best", "compares equal iterations");
   return {};
-}
-
-}  // namespace
-
-namespace {
-
-Value batch_json(const plan::Plan& plan, const std::vector<tune::BatchDecision>& decisions) {
-  const auto list = [](const std::vector<int64_t>& of) {
-    return Value(Value::Array(of.begin(), of.end()));
-  };
-  Value::Array changes;
-  for (const tune::BatchDecision& each : decisions) {
-    changes.push_back(Value::Table{{"first_iteration", each.first_iteration},
-                                   {"before", list(each.before)},
-                                   {"microbatches", list(each.microbatches)},
-                                   {"reason", each.reason}});
-  }
-  const std::vector<int64_t> first = plan::microbatches_of_all(plan);
-  return Value::Table{{"first", list(first)},
-                      {"last", list(decisions.empty() ? first : decisions.back().microbatches)},
-                      {"changed", std::ssize(decisions)},
-                      {"changes", changes}};
 }
 
 }  // namespace
@@ -261,7 +240,7 @@ Value over_time_json(const plan::Plan& plan, const sim::Options& options,
   const std::vector<Line> lines = lines_of(plan, options);
   const Periods periods = periods_of(steady(times));
   const SimTime end = times.back().end;
-  Value::Array links, iterations, changes;
+  Value::Array links, iterations;
   for (const Line& line : lines) {
     links.push_back(
         Value::Table{{"between", Value::Array{line.link->between[0], line.link->between[1]}},
@@ -280,15 +259,6 @@ Value over_time_json(const plan::Plan& plan, const sim::Options& options,
                                       {"density", density ? Value(*density) : Value()},
                                       {"line_bytes_per_s", rates}});
   }
-  double before = simulation.densities.empty() ? 0 : simulation.densities.front();
-  for (const tune::Decision& each : simulation.decisions) {
-    changes.push_back(Value::Table{{"first_iteration", each.first_iteration},
-                                   {"before", before},
-                                   {"density", each.density},
-                                   {"line_bytes_per_s", each.rate.value},
-                                   {"reason", each.reason}});
-    before = each.density;
-  }
   const bool steered = !simulation.densities.empty();
   Value::Table answer{
       {"span_ns", (end - SimTime{}).ns},
@@ -297,14 +267,15 @@ Value over_time_json(const plan::Plan& plan, const sim::Options& options,
                               {"least_ns", periods.least},
                               {"most_ns", periods.most}}},
       {"lines", links},
-      {"density", steered ? Value(Value::Table{{"first", simulation.densities.front()},
-                                               {"last", simulation.densities.back()},
-                                               {"changed", std::ssize(simulation.decisions)},
-                                               {"changes", changes}})
-                          : Value()},
+      {"density",
+       steered ? command::decisions_json(simulation.densities.front(),
+                                         std::ssize(simulation.decisions), simulation.decisions)
+               : Value()},
       {"iterations", iterations}};
   if (sim::batch_is_steered(plan, options))
-    answer.emplace_back("microbatches", batch_json(plan, simulation.batch_decisions));
+    answer.emplace_back("microbatches",
+                        command::decisions_json(plan, std::ssize(simulation.batch_decisions),
+                                                simulation.batch_decisions));
   return answer;
 }
 
