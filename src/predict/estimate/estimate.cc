@@ -261,6 +261,7 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
     note_few_microbatches(plan, e.notes);
   }
   for (std::string& note : plan::notes_on_exchange(plan)) e.notes.push_back(std::move(note));
+  for (std::string& note : plan::notes_on_density(plan)) e.notes.push_back(std::move(note));
   for (std::string& note : plan::notes_on_adaptive_batch(plan)) e.notes.push_back(std::move(note));
   e.price = predicted.ledger.cost(e.iteration).total();
   e.devices = predicted.devices;

@@ -75,14 +75,16 @@ std::vector<std::string> notes_on_exchange(const Plan& plan) {
     const std::string effect = effect_of_order(plan);
     if (!effect.empty()) notes.push_back("[exchange] order = \"first-come\" " + effect);
   }
-  if (plan.exchange->density_changes()) {
-    notes.push_back(fmt::format(
-        "predictions count a density of {:g}, that of the first iteration, but for simulate "
-        "--iterations; a run changes it between {:g} and {:g} as the line's rate does",
-        plan.exchange->density_in_use(), plan.exchange->density_range[0],
-        plan.exchange->density_range[1]));
-  }
   return notes;
+}
+
+std::vector<std::string> notes_on_density(const Plan& plan) {
+  if (!plan.exchange || !plan.replicas_lie_apart() || !plan.exchange->density_changes()) return {};
+  return {fmt::format(
+      "predictions count a density of {:g}, that of the first iteration, but for simulate "
+      "--iterations; a run changes it between {:g} and {:g} as the line's rate does",
+      plan.exchange->density_in_use(), plan.exchange->density_range[0],
+      plan.exchange->density_range[1])};
 }
 
 }  // namespace tombolo::plan

@@ -18,8 +18,9 @@ inline constexpr const char* kExchangeHasNoEffect =
     "[exchange] has no effect: no stage has replicas in several datacenters";
 
 // Sentences: that nothing of [exchange] has an effect, where no stage has replicas in several datacenters; else
-// that its order has little or none, where no pass waits for one group alone, and which density is counted of a run that
-// changes it.
+// that its order has little or none, where no pass waits for one group alone.
 std::vector<std::string> notes_on_exchange(const Plan& plan);
+// Of a density that a run changes: which one predictions count.
+std::vector<std::string> notes_on_density(const Plan& plan);
 
 }  // namespace tombolo::plan

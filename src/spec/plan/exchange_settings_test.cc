@@ -197,7 +197,7 @@ TEST(Exchange, NotesWhatHasNoEffectAndWhichDensityCounts) {
   const std::string sparse = "[exchange]\nmode = \"sparse\"\n";
   EXPECT_EQ(notes_on_exchange(with_exchange("")), std::vector<std::string>{});
   EXPECT_EQ(notes_on_exchange(with_exchange(sparse)), std::vector<std::string>{});
-  const auto notes = notes_on_exchange(with_exchange(sparse + "density_range = [0.02, 0.04]\n"));
+  const auto notes = notes_on_density(with_exchange(sparse + "density_range = [0.02, 0.04]\n"));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("a density of 0.02, that of the first iteration"));
   const std::string first_come = "[exchange]\norder = \"first-come\"\n";

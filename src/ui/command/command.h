@@ -36,6 +36,7 @@ struct InputOptions {
   std::optional<int64_t> steps;     // replaces [run].steps
   std::optional<uint64_t> seed;     // replaces [run].seed
   bool without_strands = false;     // the command chooses the schedule, whatever the job asks for
+  bool follows_changes = false;     // the command predicts what a run changes as well
 };
 // Words that several commands have, below the heading that they name or that was set last.
 void add_job(CLI::App* words, std::string& job, const std::string& what);

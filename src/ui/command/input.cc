@@ -113,7 +113,9 @@ Result<plan::Plan> load_plan(const InputOptions& in) {
   TRY(with_remedy(in, schedule::check_memory(plan, schedule)));
   print_notes(schedule::notes_on_sharing(plan));
   print_notes(plan::notes_on_exchange(plan));
-  print_notes(plan::notes_on_adaptive_batch(plan));
+  if (!in.follows_changes) print_notes(plan::notes_on_density(plan));
+  if (!in.follows_changes || !plan.batch_changes())
+    print_notes(plan::notes_on_adaptive_batch(plan));
   return plan;
 }
 

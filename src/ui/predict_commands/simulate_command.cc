@@ -305,10 +305,12 @@ command::Command add_simulate(CLI::App& app) {
   words
       ->add_option(
           "--iterations", options->iterations,
-          "how many to simulate, one after the other: over the rate_trace of WAN links, and "
-          "with density = \"auto\" as a run changes it")
+          "how many to simulate, one after the other: over the rate_trace of WAN links, and as a "
+          "run changes what density = \"auto\" and adaptive_batch leave to it")
       ->check(CLI::Range(1, 1000000))
-      ->each([options](const std::string&) { options->over_time = true; });
+      ->each([options](const std::string&) {
+        options->over_time = options->in.follows_changes = true;
+      });
   CLI::Option* policy = command::suggestions(
       words->add_option("--policy", options->policy,
                         "another schedule than the job's, or best, which searches"),

@@ -20,7 +20,6 @@ std::string name_of(const cluster::WanLink& link) {
   return fmt::format("{} - {}", link.between[0], link.between[1]);
 }
 
-std::string mbps(BytesPerSecond rate) { return fmt::format("{:.4g} Mbps", rate.value * 8e-6); }
 std::string ms(double ns) { return fmt::format("{:.4g} ms", ns * 1e-6); }
 
 // A WAN link between datacenters that have ranks.
@@ -134,7 +133,7 @@ void print_stretch(std::ostream& out, const plan::Plan& plan, const std::vector<
     text += fmt::format("  density {:<7g}", *density);
   text += fmt::format("  period {}, at most {}", ms(periods.mean), ms(periods.most));
   for (const Line& line : lines) {
-    text += "  " + mbps(line.mean(first.start, last.end));
+    text += "  " + brief(line.mean(first.start, last.end));
     if (lines.size() > 1) text += " " + name_of(*line.link);
   }
   out << text << "\n";
@@ -146,15 +145,15 @@ void print_stretch(std::ostream& out, const plan::Plan& plan, const std::vector<
 void print_line(std::ostream& out, const Line& line, SimTime end) {
   if (!line.rates) {
     out << fmt::format("  {}: {} all the time\n", name_of(*line.link),
-                       mbps(line.link->node_pair_limit));
+                       brief(line.link->node_pair_limit));
     return;
   }
   BytesPerSecond lowest = line.rates->highest();
   for (const auto& step : line.rates->steps()) lowest = std::min(lowest, step.rate);
   const Seconds run = seconds(end - SimTime{}), trace = seconds(line.rates->period());
   out << fmt::format("  {}: {} on average, from {} ({} to {} in {}{})\n", name_of(*line.link),
-                     mbps(line.mean({}, end)), line.link->rate_trace, mbps(lowest),
-                     mbps(line.rates->highest()), brief(trace),
+                     brief(line.mean({}, end)), line.link->rate_trace, brief(lowest),
+                     brief(line.rates->highest()), brief(trace),
                      run > trace ? ", which starts over" : "");
 }
 
@@ -176,9 +175,12 @@ Result<sim::Options> read_over_time(const SimulateOptions& options, const plan::
   sim::Options out{.iterations = options.iterations};
   if (!options.over_time) return out;
   out.steers_density = out.steers_batch = true;
-  std::string changes;
-  if (sim::density_is_steered(plan, out)) changes = "the density changes";
-  if (sim::batch_is_steered(plan, out)) changes = "the batch changes";
+  const bool density = sim::density_is_steered(plan, out);
+  const bool batch = sim::batch_is_steered(plan, out);
+  std::string changes = density && batch ? "the density and the batch change"
+                        : density        ? "the density changes"
+                        : batch          ? "the batch changes"
+                                         : "";
   for (size_t i = 0; i < plan.cluster.wan.size(); ++i) {
     const cluster::WanLink& link = plan.cluster.wan[i];
     if (link.rate_trace.empty()) continue;
