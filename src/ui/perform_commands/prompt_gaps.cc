@@ -170,8 +170,10 @@ Result<std::optional<join::RunPrompts>> place_prompts(const TrainOptions& option
 Status place_gaps(const TrainOptions& options, const plan::Plan& plan, join::RunPrompts& prompts) {
   if (plan.batch_changes()) {
     return unusable(
-        "parallelism.adaptive_batch = true and prompts in the gaps: which prompts fit is counted "
-        "for certain numbers of microbatches",
+        fmt::format(
+            "{}: parallelism.adaptive_batch = true and {}: which prompts fit is counted for "
+            "certain numbers of microbatches",
+            options.in.input, options.prompt_load > 0 ? "--prompt-load" : "--prompt-weights"),
         "adaptive_batch = false, or no prompts");
   }
   const bool load = options.prompt_load > 0;
