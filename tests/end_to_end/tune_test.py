@@ -79,6 +79,13 @@ class Tune(Case):
         for way, factor in factors.items():
             if way != blocks:
                 self.assertEqual(factor, by_law.get(way, factor), way)
+        of_job = job.read_text() + '[exchange]\nmode = "auto"\nconvergence_profile = "{}"\n'
+        said = self.write("said.toml", of_job.format("profile.json"))
+        counted = lambda *words: {way["way"]: way["steps_factor"] for way in self.json("plan", said, "--across", *words)["ways"]}
+        self.assertEqual(counted(), factors)
+        self.assertEqual(counted("--steps-factor", "law"), by_law)
+        missing = self.write("missing.toml", of_job.format("none.json"))
+        self.refused(2, ["missing.toml: exchange.convergence_profile", "none.json"], "plan", missing, "--across")
         self.refused(2, ["--steps-factor", "none.json"], "plan", job, "--across", "--steps-factor", "none.json")
         self.refused(2, ["--steps-factor", "--across"], "plan", job, "--steps-factor", "profile.json")
 

@@ -29,11 +29,12 @@ struct PlanCommandOptions {
   bool all_devices = false;                         // none may stay idle
   bool no_pruning = false;                          // evaluate every configuration
   double memory_margin = 0;                         // of each device's memory, left free
-  std::string out;                   // plan.json or job.toml of the best; empty: none
-  std::string export_to;             // megatron or torchtitan; empty: neither
-  bool across = false;               // compare the ways over several datacenters
-  double tokens = 0;                 // across: the target, of dense training; 0: none
-  std::string steps_factor = "law";  // across: law, off, or a file of tombolo tune
+  std::string out;        // plan.json or job.toml of the best; empty: none
+  std::string export_to;  // megatron or torchtitan; empty: neither
+  bool across = false;    // compare the ways over several datacenters
+  double tokens = 0;      // across: the target, of dense training; 0: none
+  std::string
+      steps_factor;  // across: law, off, or a file of tombolo tune; empty: of the job, or law
   std::vector<int64_t> local_steps;  // across: between outer steps, beside 30
   Seconds deadline;                  // across: to the target; 0: none
   Dollars budget;                    // across: to the target; 0: none
@@ -100,7 +101,9 @@ std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_
 Value finals_json(const search::FinalCounts& counts);
 
 // `tombolo plan --across` (decide/across/ways.h).
-Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options, std::ostream& out);
+// `convergence_profile`: of the job; empty: it has none.
+Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
+                   const std::string& convergence_profile, std::ostream& out);
 
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out);
 

@@ -312,21 +312,24 @@ std::string comment_of(const Way& way, const PlanCommandOptions& options) {
                      options.job, options.objective, way.name, brief(way.iteration));
 }
 
-constexpr const char* kReading =
-    "reading --steps-factor, which is law, off or a profile of tombolo tune";
-
 }  // namespace
 
 Status plan_across(const plan::OpenJob& open, const PlanCommandOptions& options,
-                   std::ostream& out) {
+                   const std::string& convergence_profile, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<AtomicFile> page = TRY(open_page(options.report, options.out));
   const search::Objective objective = *from_name<search::Objective>(options.objective);
-  const std::string& steps = options.steps_factor;
+  const bool of_job = options.steps_factor.empty() && !convergence_profile.empty();
+  const std::string steps = of_job                         ? convergence_profile
+                            : options.steps_factor.empty() ? "law"
+                                                           : options.steps_factor;
   std::optional<tune::ConvergenceProfile> profile;
   if (steps != "law" && steps != "off") {
-    profile = TRY(during(
-        tune::ConvergenceProfile::parse(TRY(during(read_file(steps), kReading)), steps), kReading));
+    const std::string reading =
+        of_job ? options.job + ": exchange.convergence_profile"
+               : "reading --steps-factor, which is law, off or a profile of tombolo tune";
+    const std::string text = TRY(during(read_file(steps), reading));
+    profile = TRY(during(tune::ConvergenceProfile::parse(text, steps), reading));
     if (const auto note = tune::note_on_training(profile->record().bounds, steps, open.job))
       command::note(*note);
   }

@@ -368,12 +368,9 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
       return unusable(fmt::format("{} says nothing of --across, whose ways use what they need",
                                   options.all_devices ? "--all-devices" : "--export"),
                       "--out plan.json or job.toml");
-    PlanCommandOptions across = options;
-    if (!convergence_profile.empty() && across.steps_factor == "law")
-      across.steps_factor = convergence_profile;
-    return plan_across(open, across, out);
+    return plan_across(open, options, convergence_profile, out);
   }
-  if (options.tokens > 0 || !options.local_steps.empty() || options.steps_factor != "law" ||
+  if (options.tokens > 0 || !options.local_steps.empty() || !options.steps_factor.empty() ||
       options.way > 1) {
     return unusable("--tokens, --steps-factor, --local-steps and --way are of --across",
                     "--across");
@@ -484,7 +481,8 @@ command::Command add_plan(CLI::App& app) {
   command::suggestions(
       words->add_option("--steps-factor", options->steps_factor,
                         "steps to the same loss: by their law, as many in all modes, or of sparse "
-                        "updates by the file of a profile of tombolo tune"),
+                        "updates by the file of a profile of tombolo tune; left out: by the job's "
+                        "convergence_profile, or by their law"),
       {"law", "off"});
   words
       ->add_option("--local-steps", options->local_steps,
