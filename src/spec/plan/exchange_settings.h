@@ -238,12 +238,13 @@ void check_sparse(Archive& a, const Exchange& exchange) {
   a.check(blocks || !exchange.density, "density", "needs mode = \"sparse\" or \"sparse-local\"");
   a.check(blocks || exchange.is_local() || !exchange.values, "values",
           "needs mode = \"sparse\", \"local\" or \"sparse-local\"");
+  a.check(!exchange.selects_top_k() || !exchange.values, "values",
+          "must be left out with select = \"top-k\", whose numbers travel as they are",
+          "select = \"top-k\" without values, or another select");
   a.check(!blocks || exchange.values != SentValues::kFp32, "values",
           fmt::format("must not be \"fp32\" with mode = \"{}\", whose rounding is made up for",
                       to_name(exchange.mode)),
           "values = \"bf16\"");
-  a.check(!exchange.selects_top_k() || !exchange.values, "values",
-          "must be left out with select = \"top-k\", whose numbers travel as they are");
   a.check(sparse || !exchange.optimizer_visits, "optimizer_visits", "needs mode = \"sparse\"");
   a.check(sparse || !exchange.staleness, "staleness", "needs mode = \"sparse\"");
   a.check(sparse || !exchange.freshness, "freshness", "needs mode = \"sparse\"");
@@ -323,7 +324,9 @@ void describe(Archive& a, Exchange& exchange) {
       "of sparse updates: whole blocks of 16 numbers, the largest numbers of chunks of 4,096, "
       "or exactly the largest of all; left out: blocks");
   describe_density(a, exchange);
-  a.optional("values", exchange.values, "how the numbers of an update travel; left out: bf16");
+  a.optional("values", exchange.values,
+             "how the numbers of an update travel; left out: bf16, or with select = \"top-k\" as "
+             "they are");
   a.optional("staleness", exchange.staleness,
              "updates that a forward pass may do without; left out: 1");
   a.optional("freshness", exchange.freshness,

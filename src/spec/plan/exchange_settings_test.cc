@@ -172,6 +172,8 @@ TEST(Exchange, SaysWhatDoesNotGoTogether) {
        "convergence_profile = \"p.json\": needs mode = \"auto\""},
       {sparse + "select = \"top-k\"\nvalues = \"int8\"",
        "must be left out with select = \"top-k\""},
+      {sparse + "select = \"top-k\"\nvalues = \"fp32\"",
+       "must be left out with select = \"top-k\""},
       {sparse + "optimizer_visits = \"all\"\n[optimizer]\nclip_norm = 1.0", "clip_norm"},
       {"[exchange]\nmode = \"sparse-local\"\noptimizer_visits = \"all\"",
        "needs mode = \"sparse\""},
