@@ -383,7 +383,7 @@ class ReportTest(PageTest):
                             self.assertTrue(a[1] + a[3] <= b[1] + 1 or b[1] + b[3] <= a[1] + 1, f"{a} over {b}")
 
     def test_nothing_hangs_out_at_600_pixels(self):
-        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "planner", "long_names", "line"):
+        for page in ("pair", "folded", "cut", "replicas", "graphs", "heat_map", "streams", "sweep", "planner", "long_names", "line", "batch"):
             with self.browse(page + ".html", 600) as browser:
                 browser.keep("600-" + page)
                 self.assertEqual([], browser.errors(), page)
@@ -443,6 +443,19 @@ class ReportTest(PageTest):
             self.assertEqual(4, browser.run("return document.querySelectorAll('#line .chart').length"))  # no rate
             self.assertIn("the Trace does not say why", browser.run("return document.getElementById('line').innerText"))
             self.assertEqual(0, browser.run("return document.querySelectorAll('#line .why, #line table').length"))
+
+    def test_a_batch_that_is_divided_anew_shows_to_whom_and_why(self):
+        with self.browse("batch.html", 1400, 1000) as browser:
+            browser.run("document.getElementById('batch').scrollIntoView()")
+            browser.keep("batch")
+            self.assertEqual([], browser.errors())
+            batch = browser.run("return data.traces[0].batch")
+            self.assertEqual([7, 8, 8], batch["pipelines"][0])
+            self.assertEqual([7, 4, 4], batch["pipelines"][3])
+            self.assertEqual(1, browser.run("return document.querySelectorAll('#batch .chart').length"))
+            row = browser.run("return [...document.querySelectorAll('#batch tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))")
+            self.assertEqual([[f"iteration {batch['newest'][0]['iteration']}", "7,7,7,7 → 8,8,8,4", batch["newest"][0]["reason"]]], row)
+            self.assertEqual(0, browser.run("return [...document.querySelectorAll('#learning h3')].filter((h) => h.textContent === 'microbatches').length"))
 
     def test_a_run_of_graphs_shows_names_and_where_time_goes(self):
         with self.browse("graphs.html") as browser:

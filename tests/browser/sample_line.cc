@@ -50,6 +50,39 @@ steps = 400
 byte_scale = 10
 )";
 
+constexpr const char* kBatchJob = R"(
+[model]
+layers = 4
+hidden = 2048
+heads = 16
+vocabulary = 1024
+sequence = 1024
+[[cluster.datacenter]]
+name = "fast"
+device = { name = "fast", kind = "emulated", peak = "100 TFLOPS", memory = "40 GB", memory_bandwidth = "1000 GBps" }
+nodes = 3
+devices_per_node = 1
+[[cluster.datacenter]]
+name = "slow"
+device = { name = "slow", kind = "emulated", peak = "47 TFLOPS", memory = "40 GB", memory_bandwidth = "1000 GBps" }
+devices_per_node = 1
+[[cluster.wan]]
+between = ["fast", "slow"]
+one_way_latency = "1 ms"
+node_pair_limit = "100 Gbps"
+[training]
+global_batch = 112
+micro_batch = 4
+[parallelism]
+pipeline = 1
+data = 4
+datacenter_per_replica = ["fast", "fast", "fast", "slow"]
+microbatches_per_replica = [7, 7, 7, 7]
+adaptive_batch = true
+[run]
+steps = 40
+)";
+
 // From 50 to 600 Mbps, another one every 3 s.
 Result<cluster::RateTrace> wandering() {
   Random random(11);
@@ -85,6 +118,15 @@ Result<trace::Trace> sample_line(int64_t iterations, bool tells) {
     std::erase_if(trace.records, [](const auto& each) { return each.name.starts_with("line_"); });
     for (trace::Record& each : trace.records) each.reason.clear();
   }
+  trace::normalize(trace);
+  return trace;
+}
+
+Result<trace::Trace> sample_batch(int64_t iterations) {
+  const plan::Plan plan = TRY(cost::make_plan(TRY(plan::parse_job(kBatchJob, "batch.toml"))));
+  trace::Trace trace =
+      TRY(sim::simulate(plan, {.iterations = iterations, .steers_batch = true})).trace;
+  trace.header.fingerprint.clear();
   trace::normalize(trace);
   return trace;
 }

@@ -12,4 +12,7 @@ namespace tombolo {
 // and fresh shares that nobody computed. It decides more often than a page lists. `tells`: why.
 Result<trace::Trace> sample_line(int64_t iterations, bool tells);
 
+// Four pipelines, one of them on a device half as fast, that begin with equal parts of the batch: the simulator's Trace.
+Result<trace::Trace> sample_batch(int64_t iterations);
+
 }  // namespace tombolo

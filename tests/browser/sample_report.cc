@@ -7,6 +7,7 @@
 //                            folded.html (96 ranks, 2 iterations), cut.html (half of a timeline),
 //                            long_names.html (of datacenters),
 //                            line.html (a density that follows the line), line_silent.html (and no reasons),
+//                            batch.html (a batch that is divided anew),
 //                            graphs.html, graphs_once.html (one rank for all), heat_map.html,
 //                            streams.html, sweep.html, planner.html
 //
@@ -223,6 +224,7 @@ Status write_reports(const std::string& folder) {
   const trace::Trace line = TRY(sample_line(400, true)), silent = TRY(sample_line(40, false));
   TRY(save("line.html", {line}));
   TRY(save("line_silent.html", {silent}));
+  TRY(save("batch.html", {TRY(sample_batch(20))}));
   const trace::Trace graphs = TRY(report::sample_graphs(false));
   TRY(save("graphs.html", {graphs}));
   const trace::Trace graphs_once = TRY(report::sample_graphs(true));

@@ -368,4 +368,65 @@ Value density_decisions(const Trace& trace) {
   return Value::Table{{"changed", changed}, {"reasons", all}, {"newest", std::move(reasons)}};
 }
 
+Value batch_decisions(const Trace& trace) {
+  struct Division {
+    std::map<int32_t, double> each;  // microbatches, by the rank that speaks for a pipeline
+    std::string reason;
+  };
+  std::map<int64_t, Division> divisions;  // by iteration
+  for (const trace::Record& record : trace.records) {
+    if (!std::isfinite(record.value) || record.name != "microbatches") continue;
+    Division& division = divisions[record.iteration];
+    division.each.try_emplace(record.rank, record.value);
+    if (!record.reason.empty()) division.reason = record.reason;
+  }
+  if (divisions.empty()) return {};
+  const auto list = [](const Division& division) {
+    Value::Array out;
+    for (const auto& [rank, microbatches] : division.each)
+      out.emplace_back(static_cast<int64_t>(microbatches));
+    return out;
+  };
+  std::vector<std::pair<int64_t, const Division*>> turns;  // where it changed
+  Value::Array reasons;
+  const Division* before = nullptr;
+  for (const auto& [iteration, division] : divisions) {
+    if (before && before->each != division.each) {
+      turns.emplace_back(iteration, &division);
+      if (!division.reason.empty()) {
+        reasons.push_back(Value::Table{{"iteration", iteration},
+                                       {"before", list(*before)},
+                                       {"microbatches", list(division)},
+                                       {"reason", division.reason}});
+      }
+    }
+    before = &division;
+  }
+  const int64_t changed = std::ssize(turns), all = std::ssize(reasons);
+  const auto keep_newest = [](auto& of) {
+    of.erase(of.begin(),
+             of.end() - std::min(std::ssize(of), static_cast<ptrdiff_t>(kDecisionsMax)));
+  };
+  keep_newest(turns);
+  keep_newest(reasons);
+  turns.insert(turns.begin(), {divisions.begin()->first, &divisions.begin()->second});
+  turns.emplace_back(divisions.rbegin()->first, &divisions.rbegin()->second);
+  Value::Array iterations, pipelines;
+  for (const auto& [iteration, division] : turns) iterations.emplace_back(iteration);
+  for (const auto& [rank, first] : divisions.begin()->second.each) {
+    Value::Array curve;
+    for (const auto& [iteration, division] : turns) {
+      const auto at = division->each.find(rank);
+      curve.push_back(at == division->each.end() ? Value()
+                                                 : Value(static_cast<int64_t>(at->second)));
+    }
+    pipelines.emplace_back(std::move(curve));
+  }
+  return Value::Table{{"iteration", std::move(iterations)},
+                      {"pipelines", std::move(pipelines)},
+                      {"changed", changed},
+                      {"reasons", all},
+                      {"newest", std::move(reasons)}};
+}
+
 }  // namespace tombolo::report

@@ -74,4 +74,9 @@ Value record_curves(const trace::Trace& trace);
 inline constexpr size_t kDecisionsMax = 1'000;
 Value density_decisions(const trace::Trace& trace);
 
+// {"iteration": [...], "pipelines": [[...], ...], "changed", "reasons", "newest": [{"iteration", "before", "microbatches",
+// "reason"}]} of a batch that may be divided anew: how many microbatches each pipeline computed, in the first iteration,
+// in those of the newest kDecisionsMax changes and in the last; else as above. Null where no batch may.
+Value batch_decisions(const trace::Trace& trace);
+
 }  // namespace tombolo::report

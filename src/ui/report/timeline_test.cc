@@ -190,6 +190,26 @@ TEST(Timeline, DecisionsSayHowMuchFromWhenOnAndWhy) {
       R"({"iteration":5,"before":0.04,"density":0.03,"line_bytes_per_s":null,"reason":"down"}]})");
 }
 
+TEST(Timeline, DivisionsOfABatchSayToWhomFromWhenOnAndWhy) {
+  Trace trace;
+  EXPECT_TRUE(batch_decisions(trace).is_null());
+  // Ranks 2 and 3 speak for two pipelines.
+  trace.records = {{"microbatches", 1, 2, {}, 6},
+                   {"microbatches", 1, 3, {}, 6},
+                   {"microbatches", 2, 2, {}, 6},
+                   {"microbatches", 2, 3, {}, 6},
+                   {"microbatches", 3, 3, {}, 4},
+                   {"microbatches", 3, 2, {}, 8, "slow"},
+                   {"microbatches", 4, 2, {}, 7},
+                   {"microbatches", 4, 3, {}, 5},
+                   {"microbatches", 5, 2, {}, 7},
+                   {"microbatches", 5, 3, {}, 5},
+                   {"loss", 3, 3, {}, 1.5, "not of a batch"}};
+  EXPECT_EQ(to_json(batch_decisions(trace), -1),
+            R"({"iteration":[1,3,4,5],"pipelines":[[6,8,7,7],[6,4,5,5]],"changed":2,"reasons":1,)"
+            R"("newest":[{"iteration":3,"before":[6,6],"microbatches":[8,4],"reason":"slow"}]})");
+}
+
 TEST(Timeline, OfManyDecisionsTheNewestAreEmbedded) {
   Trace trace;
   constexpr auto kAll = static_cast<int64_t>(kDecisionsMax) + 5;

@@ -45,7 +45,10 @@ function line_section() {
   return [
     element("div", {class: "charts aligned"}, charts),
     element("p", {class: "note"}, line_note(line_capacity)),
-    ...decisions_table(newest),
+    ...decisions_table(line_trace, line_trace.decisions, "share", [
+      {title: "Share", number: true, of: ({before, density}) => `${before === null ? "" : density_text(before) + " → "}${density_text(density)}`},
+      {title: "Line, believed", number: true, of: ({line_bytes_per_s}) => line_bytes_per_s === null ? "–" : rate_text(line_bytes_per_s)},
+    ]),
   ];
 }
 
@@ -72,21 +75,17 @@ class Why {
   }
 }
 
-function decisions_table(newest) {
-  const {changed, reasons} = line_trace.decisions;
+// What of a Trace was changed, how often and why: the newest first.
+function decisions_table(trace, {changed, reasons, newest}, what, columns) {
   if (reasons === 0) {
-    return [element("p", {class: "note"}, changed === 0 ? "The share was never changed." : `The share changed ${plural(changed, "time")}; the Trace does not say why.`)];
+    const text = changed === 0 ? `The ${what} was never changed.` : `The ${what} changed ${plural(changed, "time")}; the Trace does not say why.`;
+    return [element("p", {class: "note"}, text)];
   }
   const shown = newest.slice(-kDecisionsShown).reverse();
-  const columns = [
-    {title: "From", of: ({iteration}) => `iteration ${iteration}`},
-    {title: "Share", number: true, of: ({before, density}) => `${before === null ? "" : density_text(before) + " → "}${density_text(density)}`},
-    {title: "Line, believed", number: true, of: ({line_bytes_per_s}) => line_bytes_per_s === null ? "–" : rate_text(line_bytes_per_s)},
-    {title: "Why", class: "wraps", of: ({reason}) => reason},
-  ];
-  const table = table_of(columns, shown);
+  const table = table_of([{title: "From", of: ({iteration}) => `iteration ${iteration}`}, ...columns,
+                          {title: "Why", class: "wraps", of: ({reason}) => reason}], shown);
   table.querySelector("table").classList.add("blocks");
   const count = shown.length === reasons ? plural(reasons, "decision") : `The newest ${shown.length} of ${plural(reasons, "decision")}`;
-  const untold = changed > reasons ? `; the share changed ${plural(changed, "time")}` : "";
-  return [element("h3", {class: "part"}, count + untold, " ", badge_of(line_trace)), element("div", {class: "texts decisions"}, table)];
+  const untold = changed > reasons ? `; the ${what} changed ${plural(changed, "time")}` : "";
+  return [element("h3", {class: "part"}, count + untold, " ", badge_of(trace)), element("div", {class: "texts decisions"}, table)];
 }

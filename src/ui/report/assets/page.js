@@ -12,6 +12,7 @@ function fill_sections() {
   fill_section("breakdown", breakdown_section());
   fill_section("prediction", prediction_section());
   fill_section("line", of_graphs ? [] : line_section());
+  fill_section("batch", of_graphs ? [] : batch_section());
   fill_section("learning", of_graphs ? [] : learning_section());
   fill_section("inputs", inputs_section());
   if (of_graphs) hide_what_graphs_lack();

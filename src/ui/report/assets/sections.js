@@ -263,7 +263,7 @@ function iteration_chart() {
 }
 
 function learning_section() {
-  const of_line = main_trace === line_trace ? kLineRecords : [];
+  const elsewhere = [...(main_trace === line_trace ? kLineRecords : []), ...(main_trace === batch_trace ? ["microbatches"] : [])];
   const {loss, evaluation_loss, tokens_per_s, learning_rate, ...others} = main_trace.records;
   const curve = (record, name, color, points) => ({name, x: record.iteration, y: record.value, color, points});
   const charts = [];
@@ -274,6 +274,6 @@ function learning_section() {
   }
   if (tokens_per_s) add("Tokens per second", [curve(tokens_per_s, "tokens/s", "--kind-R")], (v) => Math.round(v).toLocaleString("en"));
   if (learning_rate) add("Learning rate", [curve(learning_rate, "learning rate", "--kind-U")], (v) => v.toExponential(1));
-  for (const [name, record] of Object.entries(others).filter(([name]) => !of_line.includes(name))) add(name.replaceAll("_", " "), [curve(record, name, "--kind-C")], (v) => significant(v, 4));
+  for (const [name, record] of Object.entries(others).filter(([name]) => !elsewhere.includes(name))) add(name.replaceAll("_", " "), [curve(record, name, "--kind-C")], (v) => significant(v, 4));
   return charts.length > 0 ? [element("div", {class: "charts"}, charts)] : [];
 }
