@@ -1,9 +1,8 @@
 #include "perform/join/control_message.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/json.h"
+#include "perform/link/json_payload.h"
 
 namespace tombolo::link {
 
@@ -399,13 +398,11 @@ ControlMessage control_message(const state::StateMessage& message) {
 }
 
 link::Payload encode(const ControlMessage& message) {
-  const std::string text = std::visit(
+  link::Payload out = std::visit(
       [](const auto& m) {
-        return to_json(Value(Value::Table{{m.kKind, write_fields(m)}}), -1);
+        return link::json_payload(Value(Value::Table{{m.kKind, write_fields(m)}}));
       },
       message);
-  link::Payload out(text.size());
-  std::memcpy(out.data(), text.data(), text.size());
   if (const auto* piece = std::get_if<state::FilePiece>(&message)) {
     out.push_back(std::byte{'\n'});
     out.insert(out.end(), piece->bytes.begin(), piece->bytes.end());
@@ -423,7 +420,8 @@ Result<ControlMessage> decode(const link::Payload& payload) {
     behind = text.substr(end + 1);
     text = text.substr(0, end);
   }
-  const Value value = TRY(parse_json(text, kName));
+  const Value value =
+      TRY(link::read_json_payload(std::as_bytes(std::span(text)), kName, text.size()));
   const Value::Table* table = value.get<Value::Table>();
   if (!table || table->size() != 1) return failed(fmt::format("{}: wanted one kind", kName));
   ControlMessage message = TRY(decode_kind(table->front().first, table->front().second));

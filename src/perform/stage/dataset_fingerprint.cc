@@ -1,11 +1,10 @@
 #include "perform/stage/dataset_fingerprint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/fields.h"
-#include "base/json.h"
+#include "perform/link/json_payload.h"
 #include "spec/plan/data_shares.h"
 
 namespace tombolo::kernels {
@@ -29,15 +28,13 @@ void describe(Archive& a, DataFacts& facts) {
 namespace tombolo::stage {
 
 kernels::Payload encode(const kernels::DataFacts& facts) {
-  const std::string text = to_json(Value(write_fields(facts)), -1);
-  kernels::Payload out(text.size());
-  std::memcpy(out.data(), text.data(), text.size());
-  return out;
+  return link::json_payload(write_fields(facts));
 }
 
 Result<kernels::DataFacts> decode_data_facts(const kernels::Payload& payload) {
-  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  return read_fields<kernels::DataFacts>(TRY(parse_json(text, "data facts")), "data facts");
+  constexpr size_t kBytesMax = 16 << 20;  // names and digests of some ten thousand files
+  return read_fields<kernels::DataFacts>(
+      TRY(link::read_json_payload(payload, "data facts", kBytesMax)), "data facts");
 }
 
 namespace {

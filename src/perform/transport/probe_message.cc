@@ -1,10 +1,11 @@
 #include "perform/transport/probe_message.h"
 
-#include <cstring>
+#include <string>
+#include <string_view>
 
 #include "base/fields.h"
-#include "base/json.h"
 #include "perform/link/handshake.h"
+#include "perform/link/json_payload.h"
 
 namespace tombolo::transport {
 
@@ -38,25 +39,19 @@ namespace {
 constexpr size_t kProbeMessageMax = 16 * 1024;
 
 template <typename Message>
-link::Payload to_payload(const Message& message) {
-  const std::string text = to_json(write_fields(message), -1);
-  link::Payload out(text.size());
-  std::memcpy(out.data(), text.data(), text.size());
-  return out;
-}
-
-template <typename Message>
 Result<Message> from_payload(const link::Payload& payload) {
-  if (payload.size() > kProbeMessageMax) return failed("a probe's message of more than 16 KiB");
-  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  return read_fields<Message>(TRY(parse_json(text, "probe message")), "probe message");
+  constexpr std::string_view kWhat = "probe message";
+  return read_fields<Message>(TRY(link::read_json_payload(payload, kWhat, kProbeMessageMax)),
+                              std::string(kWhat));
 }
 
 }  // namespace
 
-link::Payload encode(const ProbeQuestion& question) { return to_payload(question); }
+link::Payload encode(const ProbeQuestion& question) {
+  return link::json_payload(write_fields(question));
+}
 
-link::Payload encode(const ProbeAnswer& answer) { return to_payload(answer); }
+link::Payload encode(const ProbeAnswer& answer) { return link::json_payload(write_fields(answer)); }
 
 Result<ProbeQuestion> decode_probe_question(const link::Payload& payload) {
   return from_payload<ProbeQuestion>(payload);

@@ -40,7 +40,7 @@ TEST(ProbeMessages, RefuseWhatIsOutOfBounds) {
   EXPECT_FALSE(decode_probe_answer(encode(ProbeAnswer{.bytes_per_second = -1})));
   EXPECT_FALSE(decode_probe_question(bytes_of("{")));
   EXPECT_THAT(decode_probe_answer(bytes_of(std::string(16 * 1024 + 1, ' '))).error().text(),
-              HasSubstr("more than 16 KiB"));
+              HasSubstr("of at most 16384"));
 }
 
 TEST(ProbeMessages, RefuseARoundTripBelowZero) {
