@@ -214,6 +214,11 @@ class Sea {
   std::map<uint64_t, OceanSpliceDoor*> splices_;                          // by their number
   std::map<uint64_t, std::pair<OceanEndpoint*, int32_t>> splice_calls_;   // who waits for whom
   std::function<bool(const link::Tag&, const link::Payload&)> swallows_;  // a bug that is planted
+  // Until when a message from one rank to another is held up. It says the same of those behind it, or they overtake it;
+  // both ranks are there until then.
+  std::function<std::optional<SimTime>(int32_t from, int32_t to, const link::Tag&,
+                                       const link::Payload&)>
+      holds_up_;
   static constexpr uint16_t kFirstRankPort = 40'000;  // lower ones are forwarded to the launcher
   uint16_t next_port_ = kFirstRankPort;
   uint64_t attempts_ = 0;

@@ -270,6 +270,15 @@ class OceanEndpoint final : public Endpoint, public Belonging {
   void take(int32_t from, link::Tag tag, link::Payload payload, SimTime sent) {
     Peer& p = peers_[from];
     if (p.ended || (sea_.swallows_ && sea_.swallows_(tag, payload))) return;
+    if (sea_.holds_up_) {
+      const auto until = sea_.holds_up_(from, options_.identity.rank, tag, payload);
+      if (until && *until > waters_.now()) {
+        sea_.ocean().at(*until, [this, from, tag, payload = std::move(payload), sent] {
+          take(from, tag, payload, sent);
+        });
+        return;
+      }
+    }
     p.inbox[tag].push_back({std::move(payload), sent, waters_.now()});
     changed_.notify_all();
   }

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <iostream>
+#include <map>
+#include <optional>
 
 #include "base/file.h"
+#include "perform/join/control_message.h"
 #include "perform/state/checkpoint.h"
 #include "perform/state/state_reader.h"
 #include "support/ocean_run.h"
@@ -498,10 +501,25 @@ INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
 
 // Every iteration has one division of the batch, of which each sample counts once (progress_tracker.h), and no rank
-// waits for ever for a decision. That a rank waits for it at all, no storm tried so far needs: stage/batch_schedule_test.cc
-// has that.
+// waits for ever for a decision. That a rank waits for it at all, no storm tried so far needs:
+// NoRankBeginsAnIterationWhoseDivisionIsNotDecided holds up messages where it does.
 TEST(RunOcean, ManyStormsWhileTheBatchIsDividedAnew) {
   sail_all(1, seeds(4, 1000), {.divides = true});  // each of as much work as a dozen others
+}
+
+// Four pipelines of one rank each.
+plan::Plan plan_that_divides(std::string forward, std::string backward) {
+  plan::Plan plan = make_test_plan({.stages = 1,
+                                    .microbatches = 7,
+                                    .replicas = 4,
+                                    .steps = 40,
+                                    .forward = std::move(forward),
+                                    .backward = std::move(backward),
+                                    .checkpoints = "checkpoints",
+                                    .every = 100,
+                                    .byte_scale = 64});
+  plan.parallelism.adaptive_batch = true;
+  return plan;
 }
 
 // Four pipelines, of which one becomes 2.02 times slower; then a rank is killed.
@@ -515,17 +533,9 @@ std::string sail_with_a_slow_pipeline(bool kill) {
     sea->hangs_ = [](int32_t rank, int64_t iteration) {
       return rank % kPipelines == 3 && iteration >= 20 ? SimDuration{306'000'000} : SimDuration{};
     };
-    plan::Plan plan = make_test_plan({.stages = 1,
-                                      .microbatches = 7,
-                                      .replicas = kPipelines,
-                                      .steps = 40,
-                                      .forward = "100 ms",
-                                      .backward = "200 ms",
-                                      .checkpoints = "checkpoints",
-                                      .every = 100,
-                                      .byte_scale = 64});
-    plan.parallelism.adaptive_batch = true;
-    auto* run = new Run(*sea, {.plan = plan, .folder = folder, .on_several_hosts = true});
+    auto* run = new Run(*sea, {.plan = plan_that_divides("100 ms", "200 ms"),
+                               .folder = folder,
+                               .on_several_hosts = true});
     auto* at = new std::map<size_t, SimTime>();
     bool killed = !kill;
     ocean->sail([&] {
@@ -565,6 +575,77 @@ TEST(RunOcean, WhoComesAgainBeginsWithTheDivisionInUse) {
 #endif
   EXPECT_THAT(sail_with_a_slow_pipeline(true),
               testing::MatchesRegex("microbatches 7,7,7,7 -> 8,8,8,4 [^\n]*\n1 times again\n"));
+}
+
+// Which messages between launcher and ranks are held up for 3 s, ten iterations, once all ranks have been asked for the
+// first new division; gradients are not.
+enum class HeldUp { kNothing, kAnswers, kVerdictForRank1 };
+
+// When ranks 0 and 1 begin the iteration before the new division and its first one, in whole seconds from then
+// on; the new division, and how it ended.
+std::string sail_with_a_late_decision(HeldUp held_up) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    auto* begun = new std::map<std::pair<int32_t, int64_t>, SimTime>();
+    sea->hangs_ = [=](int32_t rank, int64_t iteration) {
+      begun->try_emplace({rank, iteration}, ocean->now());
+      return rank == 3 && iteration >= 20 ? SimDuration{30'600'000} : SimDuration{};
+    };
+    auto* order = new std::optional<join::BatchOrder>();
+    auto* since = new std::optional<SimTime>();
+    constexpr int32_t kLauncher = 4;  // behind the last rank
+    auto* asked = new int(0);
+    sea->holds_up_ = [=](int32_t from, int32_t to, const link::Tag& tag,
+                         const link::Payload& payload) -> std::optional<SimTime> {
+      if (tag != join::kControlTag) return std::nullopt;
+      if (!*since) {
+        const auto message = join::decode(payload);
+        if (!message) return std::nullopt;
+        if (const auto* given = std::get_if<join::BatchOrder>(&*message)) {
+          *order = *given;
+          ++*asked;
+        }
+        // Rank 0 lies on the launcher's host, and hears everything first. Who is asked last has not answered yet.
+        const bool is_decided = std::holds_alternative<join::BatchVerdict>(*message);
+        if (held_up == HeldUp::kAnswers ? *asked < 4 : !is_decided) return std::nullopt;
+        *since = ocean->now();
+      }
+      const bool held = held_up == HeldUp::kAnswers           ? to == kLauncher && from != 0
+                        : held_up == HeldUp::kVerdictForRank1 ? from == kLauncher && to == 1
+                                                              : false;
+      return held ? std::optional(**since + kSecond * 3) : std::nullopt;
+    };
+    auto* run = new Run(*sea, {.plan = plan_that_divides("10 ms", "20 ms"),
+                               .folder = folder,
+                               .on_several_hosts = true});
+    ocean->sail([&] { return run->over(); });
+    fs::remove_all(folder);
+    if (!*order || !*since) return "the batch was not divided anew";
+    const int64_t first = (*order)->first_iteration;
+    std::string said;
+    for (const int32_t rank : {0, 1}) {
+      for (const int64_t iteration : {first - 1, first})
+        said += fmt::format(
+            "{} ", static_cast<int64_t>(seconds((*begun)[{rank, iteration}] - **since).value));
+    }
+    for (const std::string& line : run->record().divided) said += line.substr(0, line.find(" from"));
+    if (!*run->record().end) said += run->record().end->error().text();
+    return said + fmt::format(", {} steps", run->record().steps.size());
+  });
+}
+
+// A rank that did not wait for the decision would compute 7 microbatches where the others count on 8; one that waits
+// holds up only the sum of gradients of the others.
+TEST(RunOcean, NoRankBeginsAnIterationWhoseDivisionIsNotDecided) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  const std::string ends = "microbatches 7,7,7,7 -> 8,8,8,4, 40 steps";
+  EXPECT_EQ(sail_with_a_late_decision(HeldUp::kNothing), "0 0 0 0 " + ends);
+  EXPECT_EQ(sail_with_a_late_decision(HeldUp::kVerdictForRank1), "0 0 0 3 " + ends);
+  EXPECT_EQ(sail_with_a_late_decision(HeldUp::kAnswers), "0 3 0 3 " + ends);
 }
 
 // Iterations of about a second; in one of them, once, a computation of one rank hangs.
