@@ -107,11 +107,13 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
-  out << fmt::format(
-      "{}: {} stages{}{}, {} microbatches, schedule {}{}\n", plan.name, plan.stages.size(),
-      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "",
-      command::microbatches_text(plan.microbatches(), plan.parallelism.microbatches_per_replica),
-      plan.schedule_name(), has_pairs(plan) ? ", overlapped F&B" : "");
+  const std::string microbatches =
+      command::microbatches_text(plan.microbatches(), plan.parallelism.microbatches_per_replica);
+  out << fmt::format("{}: {} stage{}{}{}, {} microbatch{}, schedule {}{}\n", plan.name,
+                     plan.stages.size(), plan.stages.size() == 1 ? "" : "s", pipelines,
+                     sharded ? fmt::format(" on {} devices", plan.devices()) : "", microbatches,
+                     microbatches == "1" ? "" : "es", plan.schedule_name(),
+                     has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;

@@ -79,7 +79,7 @@ Value training_facts(const Plan& plan) {
 Value parallelism_facts(const Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
   Facts facts("Parallelism");
-  facts.add("pipeline", fmt::format("{} stages", p.pipeline));
+  facts.add("pipeline", fmt::format("{} stage{}", p.pipeline, p.pipeline == 1 ? "" : "s"));
   if (p.data > 1) facts.add("replicas", fmt::format("{} pipelines (data = {})", p.data, p.data));
   facts.add("schedule", plan.schedule_name());
   if (p.sharing_in_use() == layout::Sharing::kTemporal) {
