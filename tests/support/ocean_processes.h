@@ -37,6 +37,8 @@ class OceanKernels : public kernels::EmulatedKernels {
     return EmulatedKernels::forward(stage, microbatch, std::move(input));
   }
 
+  std::optional<double> loss() const override { return 1 / static_cast<double>(iteration_); }
+
   Result<std::vector<kernels::TensorView>> state() const override {
     auto tensors = TRY(EmulatedKernels::state());
     if (sea_.bug_ != Bug::kStateIsOneShort) return tensors;

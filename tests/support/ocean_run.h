@@ -43,6 +43,11 @@ struct RunRecord {
   int64_t launchers = 0;
   int restarts = 0;
   int full_disks = 0;  // runs that ended because of one
+  // Of the summary at the end; of losses, the iterations that its Trace has one of.
+  int64_t steps_answered = 0;
+  std::string checkpoint;
+  std::optional<double> final_loss;
+  std::vector<int64_t> losses;
   int seated = 0;      // seats that went to a spare
   int spliced = 0;     // links that went through the launcher's host
   // Ranks that hung, and went on again, in the launcher's words; when.
@@ -316,7 +321,15 @@ class Run {
     const auto summary = run::launch(options_.plan, options, waters);
     const bool is_done = summary || is_all_done(summary.error());
     if (!is_done && start_again_by_hand(summary.error())) return 1;
-    if (summary) record_.restarts += summary->restarts;
+    if (summary) {
+      record_.restarts += summary->restarts;
+      record_.steps_answered = summary->steps;
+      record_.checkpoint = summary->checkpoint;
+      record_.final_loss = summary->final_loss;
+      for (const trace::Record& each : summary->trace.records) {
+        if (each.name == "loss") record_.losses.push_back(each.iteration);
+      }
+    }
     record_.end = is_done ? Status() : fail(summary.error());
     return summary ? 0 : 1;
   }

@@ -232,6 +232,23 @@ RunSummary ProgressTracker::summary() const {
   return out;
 }
 
+RunSummary summary_of_done(const plan::Plan& plan, const trace::Trace& trace) {
+  const auto newest = [&](const std::string& name) {
+    const trace::Record* found = nullptr;
+    for (const trace::Record& record : trace.records) {
+      if (record.name == name && (!found || record.iteration >= found->iteration)) found = &record;
+    }
+    return found ? std::optional(found->value) : std::nullopt;
+  };
+  RunSummary out{.steps = plan.run.steps,
+                 .final_loss = newest("loss"),
+                 .evaluation_loss = newest("evaluation_loss"),
+                 .iteration = seconds(trace::median_iteration(trace::warm_iterations(trace)))};
+  if (out.iteration.value > 0)
+    out.tokens_per_s = per_second(tokens_per_iteration(plan), round_to_ns(out.iteration));
+  return out;
+}
+
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version) {
   CHECK(parts.size() == plan.ranks.size(), "{} parts of a Trace of {} ranks", parts.size(),

@@ -119,6 +119,10 @@ class ProgressTracker {
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version);
 
+// Of a run whose steps are all done, from its merged Trace: for a launcher that did not hear the reports itself.
+// Without first_loss, trace, checkpoint and machine.
+RunSummary summary_of_done(const plan::Plan& plan, const trace::Trace& trace);
+
 // Of what the ranks of this Plan do: emulated as soon as one of them is.
 trace::Provenance provenance_of(const plan::Plan& plan);
 

@@ -95,6 +95,8 @@ class Epoch {
   Status open_door();
   Status start();
   Result<observe::RunSummary> finish_for_another();
+  void take_last_checkpoint();
+  observe::RunSummary done_summary(trace::Trace trace) const;
   Status supervise();
   Status all_came();
   void open_desk();
@@ -141,6 +143,7 @@ class Epoch {
   bool keeps_state() const;
   void suspect(Error error);
   void clean_up();
+  void add_losses_before(trace::Trace& trace) const;
   Result<observe::RunSummary> conclude();
 
   bool reached(RunPhase phase) const { return phase_ >= phase; }
@@ -221,6 +224,11 @@ Status Epoch::prepare() {
                     "the path of tombolo-worker");
   }
   TRY(during(make_directories(options_.output), "creating the output folder"));
+  if (membership_.was_done()) {
+    take_last_checkpoint();
+    first_iteration_ = plan_.run.steps + 1;
+    return {};
+  }
   checkpoint_ = TRY(first_checkpoint(plan_, options_, goes_on_, damaged_, options_.on_note));
   if (checkpoint_) first_iteration_ = checkpoint_->manifest.step + 1;
   return {};
@@ -262,23 +270,38 @@ Result<observe::RunSummary> Epoch::perform() {
 Result<observe::RunSummary> Epoch::finish_for_another() {
   if (options_.on_note) options_.on_note(past_.why + "; all steps are done");
   open_desk();
-  observe::RunSummary summary = steps_->tracker().summary();
+  observe::RunSummary summary;
   if (desk_->take_fetched()) {
     summary = TRY(conclude());
   } else {
-    summary.trace_path = options_.output + "/trace.jsonl";
-    summary.trace = TRY(trace::read_trace(summary.trace_path));
+    const std::string path = options_.output + "/trace.jsonl";
+    summary = done_summary(TRY(trace::read_trace(path)));
+    summary.trace_path = path;
     if (checkpoint_) summary.checkpoint = checkpoint_->folder;
-  }
-  for (const auto& record : summary.trace.records) {
-    if (record.name == "loss" && record.iteration == plan_.run.steps)
-      summary.final_loss = record.value;
   }
   if (!options_.rendezvous) return summary;
   phase_ = RunPhase::kEnding;  // which the launcher before had reached
   TRY(open_door());
   say_farewell(*workers_, ranks_, desk_->over(), options_.end_max, clock_);
   workers_.reset();
+  return summary;
+}
+
+// What is in it is read by whoever resumes; a manifest that cannot be read is worth a note here.
+void Epoch::take_last_checkpoint() {
+  if (!takes_checkpoints(plan_)) return;
+  auto last = state::latest_checkpoint(plan_.checkpoint->directory);
+  if (last) {
+    checkpoint_ = std::move(*last);
+  } else if (options_.on_note) {
+    options_.on_note(last.error().text());
+  }
+}
+
+// This launcher has heard no report of a step: the journal says that all are done, and the Trace how.
+observe::RunSummary Epoch::done_summary(trace::Trace trace) const {
+  observe::RunSummary summary = observe::summary_of_done(plan_, trace);
+  summary.trace = std::move(trace);
   return summary;
 }
 
@@ -880,17 +903,31 @@ void Epoch::clean_up() {
 }
 
 Result<observe::RunSummary> Epoch::conclude() {
+// Of the iterations before this epoch, the losses are all that is left.
+void Epoch::add_losses_before(trace::Trace& trace) const {
+  std::set<int64_t> known;
+  for (const trace::Record& record : trace.records) {
+    if (record.name == "loss") known.insert(record.iteration);
+  }
+  const int32_t last = plan_.rank_of(static_cast<int32_t>(plan_.stages.size()) - 1, 0);
+  for (const auto& [iteration, loss] : record_.losses()) {
+    if (!known.contains(iteration)) trace.records.push_back({"loss", iteration, last, {}, loss});
+  }
+}
+
   std::vector<trace::Trace> parts;
   for (size_t rank = 0; rank < ranks_; ++rank) {
     parts.push_back(TRY(trace::read_trace(desk_->trace_path(static_cast<int32_t>(rank)))));
   }
-  observe::RunSummary summary = steps_->tracker().summary();
-  summary.trace = observe::merge_parts(plan_, std::move(parts), options_.command, options_.version);
-  // Of the iterations before, the losses are all that is left.
-  const int32_t last = plan_.rank_of(static_cast<int32_t>(plan_.stages.size()) - 1, 0);
-  for (const auto& [iteration, loss] : record_.losses()) {
-    if (iteration >= first_iteration_) break;
-    summary.trace.records.push_back({"loss", iteration, last, {}, loss});
+  trace::Trace merged =
+      observe::merge_parts(plan_, std::move(parts), options_.command, options_.version);
+  add_losses_before(merged);
+  observe::RunSummary summary;
+  if (membership_.was_done()) {
+    summary = done_summary(std::move(merged));
+  } else {
+    summary = steps_->tracker().summary();
+    summary.trace = std::move(merged);
   }
   density_.add_records(summary.trace.records);
   batch_.add_records(summary.trace.records);

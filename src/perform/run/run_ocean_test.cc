@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/file.h"
 #include "perform/join/control_message.h"
@@ -480,6 +481,19 @@ void sail_all(uint64_t first, uint64_t last, const Storm& like = {}) {
     const std::string wrong = sail(storm);
     EXPECT_EQ(wrong, "") << "TOMBOLO_SEED=" << seed;
     wrong_ones += !wrong.empty();
+    return check_answer(run);
+  }
+
+  // What people read at the end; where the disk did not take it, there is none (Run::is_all_done).
+  std::string check_answer(const Run& run) const {
+    const RunRecord& record = run.record();
+    if (record.steps_answered == 0 && record.full_disks > 0) return {};
+    if (record.steps_answered != steps_)
+      return fmt::format("the answer says {} steps of {}", record.steps_answered, steps_);
+    if (record.checkpoint != state::step_folder(run.folder(0) + "/checkpoints", steps_))
+      return fmt::format("the answer names the checkpoint \"{}\"", record.checkpoint);
+    const std::set<int64_t> known(record.losses.begin(), record.losses.end());
+    if (known.size() != record.losses.size()) return "the Trace has the loss of a step twice";
   }
 }
 
@@ -566,6 +580,55 @@ TEST(RunOcean, AnIterationIsAsShortAsTheSpeedsOfPipelinesLetIt) {
               testing::MatchesRegex(
                   "microbatches 7,7,7,7 -> 8,8,8,4 from iteration 2[5-7] on: pipeline 3 takes 606 "
                   "ms for a microbatch, 300 ms before: passes end after 2.42 s instead of "
+// The launcher is killed once its journal says that all is done, before it has told anybody. What the next one
+// answers.
+std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    auto* run = new Run(*sea, {.plan = make_test_plan({.stages = 2,
+                                                       .replicas = replicas,
+                                                       .steps = 8,
+                                                       .forward = "100 ms",
+                                                       .backward = "200 ms",
+                                                       .checkpoints = "checkpoints",
+                                                       .every = 3,
+                                                       .byte_scale = 64}),
+                               .folder = folder,
+                               .on_several_hosts = on_several_hosts});
+    bool killed = false;
+    ocean->sail([&] {
+      if (!killed && run->record().steps.size() == 8) {
+        const auto journal = read_file(run->folder(0) + "/out/journal");
+        if (journal && journal->find("\"done\"") != journal->npos) killed = run->kill_one(-1);
+      }
+      return run->over();
+    });
+    const RunRecord& record = run->record();
+    std::string said = fmt::format("{} launchers, {} steps, loss {:.3f}, losses of {}",
+                                   record.launchers, record.steps_answered,
+                                   record.final_loss.value_or(0), fmt::join(record.losses, " "));
+    if (!record.checkpoint.empty()) said += ", " + fs::path(record.checkpoint).filename().string();
+    if (!*record.end) said += record.end->error().text();
+    fs::remove_all(folder);
+    return said;
+  });
+}
+
+// Its answer was taken from the newest checkpoint with which steps can still be done: that of step 6.
+TEST(RunOcean, ALauncherKilledBehindTheLastStepLeavesTheWholeAnswer) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  for (const bool on_several_hosts : {false, true}) {
+    for (const int replicas : {1, 2}) {
+      EXPECT_EQ(sail_with_a_kill_behind_the_last_step(on_several_hosts, replicas),
+                "2 launchers, 8 steps, loss 0.125, losses of 1 2 3 4 5 6 7 8, step-00000008");
+    }
+  }
+}
+
                   "4.24 s\n0 times again\n2.[12] s, 4.[23] s, 2.[45] s"));
 }
 
