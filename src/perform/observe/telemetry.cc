@@ -244,6 +244,8 @@ void Telemetry::add(const Progress& progress) {
 void Telemetry::add(RunPhase phase) {
   std::lock_guard lock(mutex_);
   phase_ = phase;
+  // Of the new epoch; its start message has the newest division.
+  if (phase == RunPhase::kGathering) epoch_began_with_batch_ = true;
 }
 
 void Telemetry::add(const tune::DensityDecision& change) {
@@ -255,7 +257,17 @@ void Telemetry::add(const tune::DensityDecision& change) {
 void Telemetry::add(const tune::BatchDecision& change) {
   std::lock_guard lock(mutex_);
   batch_ = change;
+  epoch_began_with_batch_ = false;
   ++batch_changes_;
+}
+
+// Whether no rank can have begun the first iteration of the newest division: a rank reports an iteration when it
+// ends, and begins the next one.
+bool Telemetry::is_batch_to_come() const {
+  if (!batch_ || epoch_began_with_batch_) return false;
+  int64_t newest = progress_ ? progress_->step : 0;
+  for (const Rank& rank : ranks_) newest = std::max(newest, rank.iteration);
+  return newest + 1 < batch_->first_iteration;
 }
 
 std::optional<double> Telemetry::silence_s(const Rank& rank) const {
@@ -309,9 +321,9 @@ std::string Telemetry::prometheus() const {
   }
   if (batch_) {
     auto& each = out.open("replica_microbatches", "Microbatches of each pipeline in an iteration.");
-    for (size_t i = 0; i < batch_->microbatches.size(); ++i)
-      Families::add(each, static_cast<double>(batch_->microbatches[i]),
-                    {{"replica", std::to_string(i)}});
+    const auto& now = is_batch_to_come() ? batch_->before : batch_->microbatches;
+    for (size_t i = 0; i < now.size(); ++i)
+      Families::add(each, static_cast<double>(now[i]), {{"replica", std::to_string(i)}});
     Families::add(out.open("replica_microbatches_changes_total", "How often they were changed.",
                            prometheus::MetricType::Counter),
                   static_cast<double>(batch_changes_));
@@ -397,8 +409,11 @@ Value Telemetry::status() const {
     const auto list = [](const std::vector<int64_t>& of) {
       return Value(Value::Array(of.begin(), of.end()));
     };
+    const bool is_to_come = is_batch_to_come();
+    const std::vector<int64_t>& changed = batch_->microbatches;
     out.emplace_back("microbatches",
-                     Value(Value::Table{{"now", list(batch_->microbatches)},
+                     Value(Value::Table{{"now", list(is_to_come ? batch_->before : changed)},
+                                        {"next", is_to_come ? list(changed) : Value()},
                                         {"before", list(batch_->before)},
                                         {"first_iteration", batch_->first_iteration},
                                         {"changes", batch_changes_},

@@ -56,6 +56,7 @@ class Telemetry {
   std::optional<double> silence_s(const Rank& rank) const;
   std::optional<double> hang_s(const Rank& rank) const;
   std::string trouble(size_t rank) const;
+  bool is_batch_to_come() const;
 
   const Clock& clock_;
   const SimTime begun_;
@@ -68,6 +69,7 @@ class Telemetry {
   int64_t density_changes_ = 0;
   std::optional<tune::BatchDecision> batch_;  // the same, of the microbatches of each pipeline
   int64_t batch_changes_ = 0;
+  bool epoch_began_with_batch_ = true;  // else it holds from its first iteration on
   RunPhase phase_ = RunPhase::kGathering;
 };
 

@@ -142,6 +142,41 @@ TEST(Telemetry, TellsTheDensityWhereItMayChange) {
   EXPECT_EQ(*density.find("reason"), Value("the line carries 8 Mbps"));
 }
 
+// Decided three iterations ahead, it is shown as what comes; the next epoch begins with it, whatever its number.
+TEST(Telemetry, ADivisionOfTheBatchIsInUseFromItsFirstIterationOn) {
+  plan::Plan plan = make_test_plan({.stages = 1, .microbatches = 6, .replicas = 2});
+  plan.parallelism.adaptive_batch = true;
+  ManualClock clock;
+  Telemetry telemetry(plan, clock);
+  const auto list = [](std::initializer_list<int64_t> of) {
+    return Value(Value::Array(of.begin(), of.end()));
+  };
+  const auto shown = [&](const char* key) {
+    return *telemetry.status().find("microbatches")->find(key);
+  };
+  const auto of_pipeline_1 = [](const char* number) {
+    return HasSubstr(fmt::format("tombolo_replica_microbatches{{replica=\"1\"}} {}\n", number));
+  };
+  telemetry.add(RunPhase::kGathering);
+  const tune::BatchDecision change{
+      .first_iteration = 12, .before = {6, 6}, .microbatches = {8, 4}, .reason = "it is slow"};
+  telemetry.add(change);
+  telemetry.add(0, stage::IterationReport{.iteration = 10});
+  EXPECT_EQ(shown("now"), list({6, 6}));
+  EXPECT_EQ(shown("next"), list({8, 4}));
+  EXPECT_EQ(shown("first_iteration"), Value(12));
+  EXPECT_THAT(telemetry.prometheus(), of_pipeline_1("6"));
+  telemetry.add(1, stage::IterationReport{.iteration = 11});  // and begins the 12th
+  EXPECT_EQ(shown("now"), list({8, 4}));
+  EXPECT_TRUE(shown("next").is_null());
+  EXPECT_EQ(shown("before"), list({6, 6}));
+  EXPECT_THAT(telemetry.prometheus(), of_pipeline_1("4"));
+  Telemetry next(plan, clock);  // of the launcher that continues from step 7
+  next.add(change);
+  next.add(RunPhase::kGathering);
+  EXPECT_EQ(*next.status().find("microbatches")->find("now"), list({8, 4}));
+}
+
 TEST(Telemetry, NamesARankThatHasHung) {
   const plan::Plan plan = make_test_plan({});
   ManualClock clock;

@@ -97,9 +97,11 @@ std::string run_lines(const Value& status) {
     out += fmt::format("\nmicrobatches of each pipeline {}", numbers(*batch, "now"));
     const auto changes = static_cast<int64_t>(number(*batch, "changes"));
     if (changes > 0) {
-      out += fmt::format(", before {}, from iteration {} on ({} change{})\n",
-                         numbers(*batch, "before"), number(*batch, "first_iteration"), changes,
-                         changes == 1 ? "" : "s");
+      const bool is_to_come = has(*batch, "next");
+      out += fmt::format(", {} {}, from iteration {} on ({} change{})\n",
+                         is_to_come ? "then" : "before",
+                         numbers(*batch, is_to_come ? "next" : "before"),
+                         number(*batch, "first_iteration"), changes, changes == 1 ? "" : "s");
       out += wrapped(word(*batch, "reason"), "      ", 100);
     }
   }
