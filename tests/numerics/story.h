@@ -102,7 +102,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     stage::BatchSchedule batch(clock);
     int64_t orders = 0;
     for (const auto& [first, each] : from.divided) {
-      CHECK(*batch.ask(++orders, first, each), "it has begun");
+      CHECK(batch.ask(++orders, first, each)->in_time, "it has begun");
       TRY(batch.decide(orders, true));
     }
     if (!from.divided.empty()) options.batch = &batch;

@@ -325,6 +325,8 @@ template <class Archive>
 void describe(Archive& a, BatchAnswer& m) {
   describe_order(a, m.order);
   a.required("in_time", m.in_time);
+  a.optional("unusable", m.unusable);
+  a.check(!m.in_time || m.unusable.empty(), "unusable", "must be empty where in_time is true");
 }
 
 template <class Archive>

@@ -129,11 +129,12 @@ struct BatchOrder {
   int64_t first_iteration = 1;
   std::vector<int64_t> microbatches;
 };
-// Whether it can: it has not begun that iteration.
+// Whether it can: it has not begun that iteration, and nothing is wrong with these numbers.
 struct BatchAnswer {
   static constexpr const char* kKind = "batch_answer";
   int64_t order = 1;
   bool in_time = false;
+  std::string unusable = {};  // what is wrong; then it is not in time either
 };
 // Whether the order holds: all ranks could. Else nothing changes.
 struct BatchVerdict {

@@ -141,6 +141,9 @@ TEST(ControlMessages, CarryHowTheBatchIsDivided) {
   const auto answer = decode(encode(BatchAnswer{2, true}));
   EXPECT_EQ(std::get<BatchAnswer>(*answer).order, 2);
   EXPECT_TRUE(std::get<BatchAnswer>(*answer).in_time);
+  const auto unusable = decode(encode(BatchAnswer{2, false, "too many"}));
+  EXPECT_EQ(std::get<BatchAnswer>(*unusable).unusable, "too many");
+  EXPECT_FALSE(decode(encode(BatchAnswer{2, true, "too many"})));
   const auto verdict = decode(encode(BatchVerdict{2, true}));
   EXPECT_EQ(std::get<BatchVerdict>(*verdict).order, 2);
   EXPECT_TRUE(std::get<BatchVerdict>(*verdict).holds);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "spec/plan/adaptive_batch.h"
+#include "spec/plan/rank_name.h"
 #include "steer/tune/decision_records.h"
 
 namespace tombolo::run {
@@ -67,6 +68,14 @@ Result<std::optional<BatchControl::Decided>> BatchControl::add(int32_t rank,
   state_ = State::kSteady;
   controller_->settle(answer.in_time);
   Decided out{.verdict = {order_, answer.in_time}, .decision = {}};
+  if (!answer.unusable.empty()) {
+    out.refused = fmt::format(
+        "{} cannot have microbatches {} from iteration {} on: {}\n  training continues with {}, "
+        "which stays until the run starts again",
+        plan::rank_name(*plan_, rank), plan::to_text(proposal_->microbatches),
+        proposal_->first_iteration, answer.unusable, plan::to_text(microbatches_));
+    controller_.reset();
+  }
   if (!answer.in_time) return std::optional(std::move(out));
   microbatches_ = proposal_->microbatches;
   history_.keep(*proposal_);

@@ -3,7 +3,9 @@
 //
 //   kSteady   no order is open. -> kAsked when the controller proposes another division
 //   kAsked    every rank has been asked. -> kSteady when all have answered that they are in time, and the order
-//             holds; or when the first one answers that it is not, and nothing changes
+//             holds; or when the first one answers that it is not, or cannot use it, and nothing changes
+//
+// A rank that cannot use a division could not in the next window either: this epoch then keeps the one in use.
 //
 // A rank that is in time does not begin the iteration before it hears the decision, so an iteration has one division,
 // whatever is late, lost or repeated on the way. An epoch that ends meanwhile takes the order with it: the next one
@@ -39,9 +41,9 @@ class BatchControl {
   // Of each rank in each iteration. What all ranks are to be asked.
   std::optional<join::BatchOrder> add(int32_t rank, const stage::IterationReport& report);
   struct Decided {
-    join::BatchVerdict verdict;  // to be told all ranks
-    std::optional<tune::BatchDecision>
-        decision;  // where it holds; it is kept when this is returned
+    join::BatchVerdict verdict;                   // to be told all ranks
+    std::optional<tune::BatchDecision> decision;  // where it holds; it has been kept then
+    std::string refused = {};                     // for people: a rank cannot use it, and why
   };
   // Nothing: others have not answered yet, or it was decided before. Fails where nothing was asked.
   Result<std::optional<Decided>> add(int32_t rank, const join::BatchAnswer& answer);

@@ -80,6 +80,27 @@ TEST(BatchControl, OneRankThatIsLateWithdrawsIt) {
   EXPECT_THAT(control.add(0, join::BatchAnswer{7, true}).error().text(), HasSubstr("not given"));
 }
 
+// It would be the same in the next window: this epoch asks no more.
+TEST(BatchControl, ARankThatCannotUseADivisionLeavesTheOneInUse) {
+  const plan::Plan plan = adaptive_plan();
+  BatchControl control(plan, "", false);
+  control.begin();
+  int64_t iteration = 1;
+  const join::BatchOrder order = ask(control, iteration);
+  const auto decided = control.add(1, join::BatchAnswer{order.order, false, "no memory for 8"});
+  ASSERT_TRUE(decided && *decided);
+  EXPECT_FALSE((*decided)->verdict.holds);
+  EXPECT_FALSE((*decided)->decision);
+  EXPECT_THAT((*decided)->refused,
+              HasSubstr("rank 1 (oregon) cannot have microbatches 8,4 from iteration"));
+  EXPECT_THAT((*decided)->refused, HasSubstr("no memory for 8\n  training continues with 6,6"));
+  EXPECT_FALSE(*control.add(0, join::BatchAnswer{order.order, true})) << "decided already";
+  for (int more = 0; more < 20; ++more) EXPECT_FALSE(report_speeds(control, iteration++, 2));
+  EXPECT_THAT(control.begin().parallelism.microbatches_per_replica, ElementsAre(6, 6));
+  iteration = 1;
+  EXPECT_EQ(ask(control, iteration).order, 1) << "in the next epoch";
+}
+
 // An epoch that ends takes what was asked with it.
 TEST(BatchControl, AnotherEpochBeginsWithWhatHeld) {
   const plan::Plan plan = adaptive_plan();

@@ -723,6 +723,7 @@ Status Epoch::handle(int32_t rank, const join::BatchAnswer& message) {
     if (options_.telemetry) options_.telemetry->add(*decided->decision);
     if (options_.on_note) options_.on_note(to_line(*decided->decision));
   }
+  if (options_.on_note && !decided->refused.empty()) options_.on_note(decided->refused);
   return tell_all(decided->verdict);
 }
 
@@ -902,7 +903,6 @@ void Epoch::clean_up() {
   if (desk_) desk_->clear();
 }
 
-Result<observe::RunSummary> Epoch::conclude() {
 // Of the iterations before this epoch, the losses are all that is left.
 void Epoch::add_losses_before(trace::Trace& trace) const {
   std::set<int64_t> known;
@@ -915,6 +915,7 @@ void Epoch::add_losses_before(trace::Trace& trace) const {
   }
 }
 
+Result<observe::RunSummary> Epoch::conclude() {
   std::vector<trace::Trace> parts;
   for (size_t rank = 0; rank < ranks_; ++rank) {
     parts.push_back(TRY(trace::read_trace(desk_->trace_path(static_cast<int32_t>(rank)))));

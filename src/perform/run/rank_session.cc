@@ -559,6 +559,10 @@ Status RankSession::perform_all(Assignment& assignment) {
   TRY(link_neighbours(plan));
   if (plan.replicas() > 1) TRY(join_replicas(plan, assignment.messenger, kernels));
   reporter_ = clock_.start([this] { report_links(); });
+  batch_.check_with([plan, rank = options_.rank](const std::vector<int64_t>& each) -> Status {
+    TRY(stage::divide(plan, rank, each));
+    return {};
+  });
   TRY(say(join::Ready{}));
   const SimTime origin = TRY(wait_for_go());
   advance(Phase::kPerforming);
@@ -824,9 +828,9 @@ void RankSession::listen() {
 // Of the microbatches of each pipeline, if it is about these.
 Status RankSession::take_batch(const join::ControlMessage& word) {
   if (const auto* ordered = std::get_if<join::BatchOrder>(&word)) {
-    const bool in_time =
+    const auto answer =
         TRY(batch_.ask(ordered->order, ordered->first_iteration, ordered->microbatches));
-    return say(join::BatchAnswer{ordered->order, in_time});
+    return say(join::BatchAnswer{ordered->order, answer.in_time, answer.unusable});
   }
   const auto* decided = std::get_if<join::BatchVerdict>(&word);
   return decided ? batch_.decide(decided->order, decided->holds) : Status();

@@ -1,19 +1,40 @@
 #include "perform/stage/batch_schedule.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+
+#include "spec/plan/adaptive_batch.h"
 
 namespace tombolo::stage {
 
-Result<bool> BatchSchedule::ask(int64_t order, int64_t first_iteration,
-                                std::vector<int64_t> microbatches) {
+// Such a Plan's pipelines are ordered each for itself (plan::check_adaptive_batch).
+Result<Division> divide(const plan::Plan& plan, int32_t rank, const std::vector<int64_t>& each) {
+  plan::Plan divided = TRY(plan::with_microbatches(plan, each));
+  const layout::Placement& at = plan.ranks[static_cast<size_t>(rank)];
+  schedule::Schedule schedule =
+      TRY(schedule::build(divided, std::span<const int32_t>(&at.replica, 1)));
+  const size_t positions = plan.ranks.size() / static_cast<size_t>(plan.replicas());
+  const size_t built = schedule.ranks.size() / positions;
+  return Division{std::move(divided),
+                  std::move(schedule.ranks[static_cast<size_t>(at.stage) * built])};
+}
+
+void BatchSchedule::check_with(Check check) {
+  const std::lock_guard lock(mutex_);
+  check_ = std::move(check);
+}
+
+Result<BatchSchedule::Answer> BatchSchedule::ask(int64_t order, int64_t first_iteration,
+                                                 std::vector<int64_t> microbatches) {
   const std::lock_guard lock(mutex_);
   if (asked_)
     return failed(fmt::format("order {} of the batch came before order {} was decided", order,
                               asked_->order));
-  const bool in_time = begun_ < first_iteration;
+  const Status usable = check_ ? check_(microbatches) : Status();
+  const bool in_time = usable && begun_ < first_iteration;
   asked_ = {order, first_iteration, in_time, std::move(microbatches)};
-  return in_time;
+  return Answer{in_time, usable ? "" : usable.error().message};
 }
 
 Status BatchSchedule::decide(int64_t order, bool holds) {
@@ -22,7 +43,8 @@ Status BatchSchedule::decide(int64_t order, bool holds) {
     return failed(fmt::format("order {} of the batch was decided and not asked", order));
   const Asked asked = *std::exchange(asked_, std::nullopt);
   if (holds && !asked.in_time)
-    return failed(fmt::format("order {} of the batch holds, and this rank was too late", order));
+    return failed(fmt::format(
+        "order {} of the batch holds, and this rank was too late or could not use it", order));
   if (holds) from_[asked.first_iteration] = asked.microbatches;
   changed_->notify_all();
   return {};

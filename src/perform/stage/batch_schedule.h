@@ -4,7 +4,8 @@
 // Another number than the other ranks' would leave samples out, or count them twice. So the launcher asks first, and
 // decides when all have answered (docs/decisions/0071-all-ranks-agree-on-a-division.md):
 //
-//   ask     this rank has not begun that iteration: it will not begin it before it is decided. Else: too late.
+//   ask     this rank can use it and has not begun that iteration: it will not begin it before it is decided.
+//           Else it says what is wrong, or that it is too late.
 //   decide  all ranks were in time, and the order holds; or one was not, and nothing changes.
 //
 // A rank that comes to the iteration before the decision waits. `ask` and `decide` are called by the thread that
@@ -12,25 +13,45 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "perform/kernels/activity.h"
+#include "spec/plan/plan.h"
+#include "spec/schedule/schedule.h"
 
 namespace tombolo::stage {
+
+// A Plan with so many microbatches in each pipeline, and what one of its ranks then does in an iteration.
+struct Division {
+  plan::Plan plan;
+  schedule::RankActions order;
+};
+// Fails where the Plan cannot be divided so. Cost: an order of one pipeline is built.
+Result<Division> divide(const plan::Plan& plan, int32_t rank, const std::vector<int64_t>& each);
 
 class BatchSchedule {
  public:
   explicit BatchSchedule(Threads& threads) : threads_(threads), changed_(threads.signal()) {}
 
+  // How orders are checked before they are answered; left out: each can be used. Before the first one comes.
+  using Check = std::function<Status(const std::vector<int64_t>& microbatches)>;
+  void check_with(Check check);
+
   // --- the listening thread
-  // Whether this rank is in time. Fails where the order before is not decided.
-  Result<bool> ask(int64_t order, int64_t first_iteration, std::vector<int64_t> microbatches);
+  struct Answer {
+    bool in_time = false;
+    std::string unusable;  // why this rank cannot use it, in time or not; empty: it can
+  };
+  // Fails where the order before is not decided.
+  Result<Answer> ask(int64_t order, int64_t first_iteration, std::vector<int64_t> microbatches);
   // Fails where that is not the order that was asked.
   Status decide(int64_t order, bool holds);
   // Nothing more will be decided: a rank that waits fails with this error.
@@ -51,6 +72,7 @@ class BatchSchedule {
   Threads& threads_;
   std::mutex mutex_;
   const std::unique_ptr<Signal> changed_;
+  Check check_;
   int64_t begun_ = 0;  // the newest iteration
   std::optional<Asked> asked_;
   std::map<int64_t, std::vector<int64_t>> from_;  // that hold, by first iteration; not in use yet

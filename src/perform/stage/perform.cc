@@ -16,7 +16,6 @@
 #include "perform/stage/machine_load.h"
 #include "perform/stage/report_queue.h"
 #include "perform/update/clip.h"
-#include "spec/plan/adaptive_batch.h"
 #include "spec/schedule/pass_parts.h"
 
 namespace tombolo::stage {
@@ -234,21 +233,18 @@ void Performer::find_ends() {
   }
 }
 
-// As the launcher has ordered it, from this iteration on. Such a Plan's pipelines are ordered each for itself
-// (plan::check_adaptive_batch); two of them, so that replicas sum their gradients.
+// As the launcher has ordered it, from this iteration on; of two pipelines or more, so that replicas sum their
+// gradients.
 Status Performer::divide_batch() {
   if (!options_.batch) return {};
   const auto each = TRY(during(options_.batch->begin(iteration_, options_.activity),
                                "waiting for the numbers of microbatches"));
   if (!each) return {};
-  const plan::Plan divided = TRY(plan::with_microbatches(plan_, *each));
-  const schedule::Schedule schedule =
-      TRY(schedule::build(divided, std::span<const int32_t>(&replica_, 1)));
-  const size_t built = schedule.ranks.size() / static_cast<size_t>(shape_.positions());
-  order_ = schedule.ranks[static_cast<size_t>(plan_.ranks[options_.rank].stage) * built];
-  microbatches_ = divided.microbatches_of(replica_);
+  Division division = TRY(divide(plan_, options_.rank, *each));
+  order_ = std::move(division.order);
+  microbatches_ = division.plan.microbatches_of(replica_);
   if (exchange_) find_ends();
-  if (sums_begin_) sums_begin_ = schedule::sums_begin(divided, options_.rank, order_);
+  if (sums_begin_) sums_begin_ = schedule::sums_begin(division.plan, options_.rank, order_);
   kernels_.divide_batch(*each);
   return {};
 }
