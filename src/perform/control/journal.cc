@@ -20,6 +20,8 @@ namespace {
 constexpr std::string_view kFirstLine = "tombolo-journal 1\n";
 constexpr size_t kDigest = 32;  // hexadecimal digits
 constexpr int64_t kJournalMax = int64_t{1} << 30;
+constexpr const char* kWithoutJournal =
+    "removing the file: the run then goes on from its newest checkpoint with --resume";
 
 std::string digest_after(std::string_view last, std::string_view record) {
   return digest(std::string(last) + std::string(record));
@@ -60,7 +62,7 @@ Result<JournalText> read_journal(std::string_view bytes, const std::string& path
   JournalText out;
   if (!bytes.starts_with(kFirstLine)) {
     if (kFirstLine.starts_with(bytes)) return out;  // torn while it was begun
-    return failed(fmt::format("{}: this is no journal of this version", path));
+    return failed(fmt::format("{}: this is no journal of this version", path), kWithoutJournal);
   }
   out.whole = kFirstLine.size();
   while (const auto line = line_at(bytes, out.whole)) {
@@ -69,7 +71,7 @@ Result<JournalText> read_journal(std::string_view bytes, const std::string& path
       if (!whole_records_after(bytes, out.whole, out.last_digest)) break;
       return failed(
           fmt::format("{}: damaged at byte {}, with whole records behind it", path, out.whole),
-          "removing the file: the run then goes on from its newest checkpoint with --resume");
+          kWithoutJournal);
     }
     out.last_digest = line->substr(0, kDigest);
     out.records.emplace_back(line->substr(kDigest + 1));

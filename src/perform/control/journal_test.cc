@@ -79,7 +79,10 @@ TEST_F(JournalTest, DamageInTheMiddleIsRefusedWithItsOffset) {
 }
 
 TEST_F(JournalTest, AnotherFileIsNoJournal) {
-  EXPECT_FALSE(read_journal("{\"loss\": 1}\n", "journal"));
+  const auto other = read_journal("{\"loss\": 1}\n", "journal");
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().text(), HasSubstr("journal: this is no journal of this version"));
+  EXPECT_THAT(other.error().text(), HasSubstr("try removing the file: the run then goes on"));
   EXPECT_TRUE(read_journal("", "journal"));
 }
 

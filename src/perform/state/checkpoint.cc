@@ -263,8 +263,11 @@ std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name) {
-  const Value value = TRY(parse_json(text, name));
-  return read_fields<Manifest>(value, name);
+  const auto value = parse_json(text, name);
+  auto manifest = value ? read_fields<Manifest>(*value, name) : fail(value.error());
+  // A program wrote it: how a key is spelled right is no help.
+  if (!manifest) manifest.error().hint = kOlderCheckpoint;
+  return manifest;
 }
 
 namespace {
@@ -281,7 +284,8 @@ Result<FoundCheckpoint> open_checkpoint(const std::string& directory, int64_t st
   const std::string path = found.folder + "/" + kManifestName;
   found.manifest = TRY(parse_manifest(TRY(read_file(path)), path));
   if (found.manifest.step != step)
-    return unusable(fmt::format("{}: the manifest is of step {}", path, found.manifest.step));
+    return unusable(fmt::format("{}: the manifest is of step {}", path, found.manifest.step),
+                    kOlderCheckpoint);
   return found;
 }
 
