@@ -2,13 +2,16 @@
 // again, as they run outside; disks are folders, one per host.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "perform/join/membership.h"
 #include "perform/run/launcher.h"
 #include "perform/run/returning_worker.h"
@@ -40,14 +43,14 @@ struct RunOptions {
 struct RunRecord {
   std::optional<Status> end;
   std::vector<int64_t> steps;  // as they were reported
-  int64_t launchers = 0;
-  int restarts = 0;
-  int full_disks = 0;  // runs that ended because of one
   // Of the summary at the end; of losses, the iterations that its Trace has one of.
   int64_t steps_answered = 0;
   std::string checkpoint;
   std::optional<double> final_loss;
   std::vector<int64_t> losses;
+  int64_t launchers = 0;
+  int restarts = 0;
+  int full_disks = 0;  // runs that ended because of one
   int seated = 0;      // seats that went to a spare
   int spliced = 0;     // links that went through the launcher's host
   // Ranks that hung, and went on again, in the launcher's words; when.
@@ -56,6 +59,8 @@ struct RunRecord {
   int begun_for_a_spare = 0;         // or could not reach what a spare has
   std::vector<std::string> divided;  // how the batch was, in the launcher's words
   std::string wrong;                 // what ought not to have ended it, or was not named
+  std::vector<std::string> damaged;  // files of checkpoints, of which something changed
+  bool journal_changed = false;
 };
 
 class Run {
@@ -142,6 +147,35 @@ class Run {
     there = std::move(disk);
     sea_.ocean().at(there.full_until, [this, host] { empty_lost_files(host); });
   }
+  // As a disk that fails leaves a file, while nothing of the run knows: a bit is another, or the end is missing.
+  // A shard or a manifest is of a step before the last, whose checkpoint replaces it.
+  enum class FileKind { kShard, kManifest, kJournal };
+  void damage_file(int host, FileKind kind, Random& random) {
+    const fs::path path = file_to_damage(host, kind, random);
+    const auto bytes = path.empty() ? Result<std::string>("") : read_file(path.string());
+    if (over() || !bytes || bytes->empty()) return;
+    const bool is_cut = sea_.bug_ != Bug::kDigestsAreNotChecked && random.below(3) == 0;
+    std::string changed = *bytes;
+    if (is_cut) {
+      changed.resize(random.below(changed.size()));
+    } else if (sea_.bug_ == Bug::kDigestsAreNotChecked && kind == FileKind::kShard) {
+      change_believed(path, changed, random);
+    } else {
+      changed[random.below(changed.size())] ^= static_cast<char>(1U << random.below(8));
+    }
+    // In place: who has it open, or locked, has the same file.
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.write(changed.data(), static_cast<std::streamsize>(changed.size()));
+    file.close();
+    std::error_code ec;
+    if (is_cut) fs::resize_file(path, changed.size(), ec);
+    if (kind == FileKind::kJournal) {
+      record_.journal_changed = true;
+    } else {
+      record_.damaged.push_back(path.string());
+    }
+    note(fmt::format("{} is {}", path.string(), is_cut ? "cut short" : "changed"));
+  }
   // A worker of this rank, or the launcher (-1), by signal 9.
   bool kill_one(int32_t rank) {
     for (const auto& each : sea_.ocean().processes()) {
@@ -180,6 +214,88 @@ class Run {
         newest = entry.path();
     }
     if (!newest.empty()) fs::resize_file(newest, 0, ec);
+  }
+
+  fs::path file_to_damage(int host, FileKind kind, Random& random) const {
+    const std::string journal = join::Membership::journal_path(folder(0) + "/out");
+    std::error_code ec;
+    if (kind == FileKind::kJournal) return fs::exists(journal, ec) ? journal : "";
+    std::vector<fs::path> found;
+    for (const state::StepFile& each :
+         state::list_checkpoints(folder(host) + "/checkpoints", 100)) {
+      const fs::path step = state::step_folder(folder(host) + "/checkpoints", each.step);
+      const bool is_manifest = each.file == state::kManifestName;
+      if (each.step < options_.plan.run.steps && fs::exists(step / state::kManifestName, ec) &&
+          is_manifest == (kind == FileKind::kManifest))
+        found.push_back(step / each.file);
+    }
+    if (found.empty()) return {};
+    return found[random.below(2) == 0 ? 0 : random.below(found.size())];  // newest first
+  }
+  // As if its reader did not check: a tensor's bytes change, and their digest in every manifest.
+  void change_believed(const fs::path& path, std::string& bytes, Random& random) const {
+    const std::string name = path.parent_path() / state::kManifestName;
+    const auto manifest = state::parse_manifest(*read_file(name), name);
+    if (!manifest) return;
+    for (const state::Shard& shard : manifest->shards) {
+      if (shard.file != path.filename() || shard.tensors.empty()) continue;
+      const state::TensorPlace& place = shard.tensors[random.below(shard.tensors.size())];
+      bytes[static_cast<size_t>(place.offset)] ^= 1;
+      const std::string now = digest(std::string_view(bytes).substr(
+          static_cast<size_t>(place.offset), static_cast<size_t>(place.bytes)));
+      for (int host = 0; host < all_hosts(); ++host) {
+        const std::string there =
+            state::step_folder(folder(host) + "/checkpoints", manifest->step) + "/" +
+            state::kManifestName;
+        auto text = read_file(there);
+        if (!text) continue;
+        const size_t at = text->find(place.digest, text->find("\"" + place.name + "\""));
+        if (at != text->npos) text->replace(at, now.size(), now);
+        CHECK(write_file(there, *text), "{}", there);
+      }
+    }
+  }
+  // What people remove who read this: the journal, or the folder of a step of which a file changed.
+  std::optional<fs::path> named_damage(const std::string& text) const {
+    const auto says = [&](const std::string& words) { return text.find(words) != text.npos; };
+    const std::string journal = join::Membership::journal_path(folder(0) + "/out");
+    if (record_.journal_changed && says(journal + ":")) return journal;
+    for (const fs::path each : record_.damaged) {
+      const std::string step = each.parent_path().filename().string();
+      if (says(step + "/") || says(step + " ") ||
+          says(fmt::format("the checkpoint of step {}:", step_of(each.parent_path()))))
+        return each.parent_path();
+    }
+    return std::nullopt;
+  }
+  static int64_t step_of(const fs::path& step_folder) {
+    return std::stoll(step_folder.filename().string().substr(std::string("step-").size()));
+  }
+  // The launcher's host has one, and no host's files of it have changed.
+  bool has_whole_checkpoint_below(int64_t step) const {
+    for (const state::StepFile& each : state::list_checkpoints(folder(0) + "/checkpoints", 100)) {
+      const bool is_whole = std::none_of(
+          record_.damaged.begin(), record_.damaged.end(),
+          [&](const fs::path& damaged) { return step_of(damaged.parent_path()) == each.step; });
+      if (each.file == state::kManifestName && each.step < step && is_whole) return true;
+    }
+    return false;
+  }
+  // Who does as the message says resumes, from an older checkpoint or from the beginning.
+  void mend(const Error& error, const fs::path& named) {
+    if (error.hint.empty()) record_.wrong = "it does not say what to try: " + error.text();
+    if (error.hint.find("older checkpoint") != std::string::npos &&
+        has_whole_checkpoint_below(step_of(named)))
+      record_.wrong = "it did not fall back to an older checkpoint: " + error.text();
+    std::error_code ec;
+    for (int host = 0; host < all_hosts(); ++host) {
+      if (named.filename() == "journal") {
+        fs::remove(named, ec);
+      } else {
+        fs::remove_all(folder(host) + "/checkpoints/" + named.filename().string(), ec);
+      }
+    }
+    resume_ = true;
   }
 
   // What was written to a full disk and believed.
@@ -227,6 +343,10 @@ class Run {
       resume_ = false;
     } else if (says("an earlier run left a checkpoint")) {
       resume_ = true;
+    } else if (const auto named = named_damage(text)) {
+      mend(error, *named);
+    } else if (record_.journal_changed && error.hint.starts_with("starting ")) {
+      // Without its newest records a run may be one that never had all its ranks: it does not outlast a loss.
     } else if (record_.steps.size() > steps_at_start_) {
       return false;
     }
@@ -388,9 +508,9 @@ class Run {
                     [this, host] { start_host(host); });
   }
 
-  // The last checkpoint was there, and what came behind it did not fit.
+  // The last checkpoint was there, and what came behind it did not fit, or the journal is gone.
   bool is_all_done(const Error& error) const {
-    return record_.full_disks > 0 && resume_ &&
+    return (record_.full_disks > 0 || record_.journal_changed) && resume_ &&
            error.message.find("nothing is left of run.steps") != std::string::npos;
   }
 

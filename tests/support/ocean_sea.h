@@ -43,6 +43,7 @@ enum class Bug {
   kSplicedWithAnother,    // the coordinator joins whoever calls
   kSpliceIsNotToldAgain,  // a launcher that goes on with a run does not say who meets there
   kDamageIsBelieved,      // a bit that changed on the way is as if it had been sent
+  kDigestsAreNotChecked,  // nor is a bit that changed in a checkpoint noticed
 };
 
 inline std::string address_of(int host) { return fmt::format("10.0.0.{}", host + 1); }

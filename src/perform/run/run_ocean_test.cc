@@ -31,6 +31,7 @@ struct Storm {
   Bug bug = Bug::kNone;
   int64_t memory = int64_t{1} << 40;  // bytes that each host can still give
   bool divides = false;  // pipelines are slow in turns, and the batch is divided by their speed
+  bool files_change = false;  // of checkpoints, and the journal
 };
 
 std::string folder_for_hosts() {
@@ -116,6 +117,7 @@ class Voyage {
     brew_losses(run, options, window);
     brew_walls(run, window);
     brew_damage(run, window);
+    if (storm_.files_change) brew_changed_files(run, window);
     // A fault costs what it lasts, leases, the time for ranks to come, and steps done again.
     const SimTime limit =
         ocean_.now() + kSecond * (60 + steps_ * longest) + kSecond * 250 * faults_;
@@ -137,6 +139,7 @@ class Voyage {
           "seed {}: begun again, for a spare that waits is not asked for files\n", storm_.seed);
     if (!ended) return "all wait for ever";
     if (late) return fmt::format("it still goes on after {}", brief(seconds(limit - SimTime{})));
+    if (const std::string lost = check_others_files(run); !lost.empty()) return lost;
     if (!*run.record().end) return "it failed: " + run.record().end->error().text();
     if (!run.record().wrong.empty()) return run.record().wrong;
     if (!run.record().hung.empty()) return "it was said to hang: " + run.record().hung[0].second;
@@ -252,6 +255,52 @@ class Voyage {
       plan(at, fmt::format("bits change between hosts {} and {}", host, other),
            [this, host, other] { sea_.damage(host, other); });
     }
+  }
+  // Files of which something changes while a rank, or the launcher, is killed. What others keep in the same folders
+  // stays.
+  void brew_changed_files(Run& run, SimDuration window) {
+    using FileKind = Run::FileKind;
+    Random random = Random(storm_.seed).stream("files");
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(n)); };
+    is_harmless_ = false;
+    for (int64_t more = 1 + below(3); more > 0; --more, faults_ += 2) {
+      const SimTime at = ocean_.now() + SimDuration{below(window.ns)};
+      const int host = static_cast<int>(below(run.hosts()));
+      const auto rank = static_cast<int32_t>(below(stages_ * replicas_));
+      constexpr FileKind kKinds[] = {FileKind::kShard, FileKind::kShard, FileKind::kManifest,
+                                     FileKind::kJournal};
+      const FileKind kind = kKinds[below(4)];
+      const uint64_t seed = random.below(1'000'000);
+      const int32_t killed = kind == FileKind::kJournal || below(4) == 0 ? -1 : rank;
+      plan(at,
+           fmt::format("{} is killed, and a file of host {} changes",
+                       killed < 0 ? "the launcher" : fmt::format("rank {}", killed), host),
+           [this, &run, host, killed, kind, seed] {
+             for (const std::string& path : others_files(run)) {
+               if (fs::exists(fs::path(path).parent_path()) && write_file(path, "others'"))
+                 kept_.insert(path);
+             }
+             Random own(seed);
+             run.kill_one(killed);
+             run.damage_file(host, kind, own);
+           });
+    }
+  }
+  std::vector<std::string> others_files(const Run& run) const {
+    std::vector<std::string> out;
+    for (int host = 0; host < run.all_hosts(); ++host) {
+      out.push_back(run.folder(host) + "/checkpoints/notes.txt");
+      out.push_back(run.folder(host) + "/out/notes.txt");
+    }
+    return out;
+  }
+  std::string check_others_files(const Run& run) const {
+    if (!storm_.files_change || run.record().begun_again + run.record().begun_for_a_spare > 0)
+      return {};  // then people removed the folders
+    for (const std::string& path : kept_) {
+      if (!fs::exists(path)) return path + " was removed";
+    }
+    return {};
   }
   // Hosts that wait for a seat, in some voyages.
   void choose_spares(RunOptions& options) {
@@ -427,6 +476,20 @@ class Voyage {
         return fmt::format("{} saw {} updates of {}", tensor.name, updates, steps_);
     }
     if (fs::exists(run.folder(0) + "/out/journal")) return "the journal is still there";
+    return check_answer(run);
+  }
+
+  // What people read at the end; where the disk did not take it, or the journal no longer says that all was done, there
+  // is none (Run::is_all_done).
+  std::string check_answer(const Run& run) const {
+    const RunRecord& record = run.record();
+    if (record.steps_answered == 0 && (record.full_disks > 0 || record.journal_changed)) return {};
+    if (record.steps_answered != steps_)
+      return fmt::format("the answer says {} steps of {}", record.steps_answered, steps_);
+    if (record.checkpoint != state::step_folder(run.folder(0) + "/checkpoints", steps_))
+      return fmt::format("the answer names the checkpoint \"{}\"", record.checkpoint);
+    const std::set<int64_t> known(record.losses.begin(), record.losses.end());
+    if (known.size() != record.losses.size()) return "the Trace has the loss of a step twice";
     return {};
   }
 
@@ -439,7 +502,8 @@ class Voyage {
   bool is_quick_ = false;
   int64_t faults_ = 0;
   int64_t walls_ = 0;
-  bool is_harmless_ = true;  // nothing but short trouble between workers
+  std::set<std::string> kept_;  // others' files
+  bool is_harmless_ = true;     // nothing but short trouble between workers
 };
 
 std::string sail(const Storm& storm) {
@@ -481,19 +545,6 @@ void sail_all(uint64_t first, uint64_t last, const Storm& like = {}) {
     const std::string wrong = sail(storm);
     EXPECT_EQ(wrong, "") << "TOMBOLO_SEED=" << seed;
     wrong_ones += !wrong.empty();
-    return check_answer(run);
-  }
-
-  // What people read at the end; where the disk did not take it, there is none (Run::is_all_done).
-  std::string check_answer(const Run& run) const {
-    const RunRecord& record = run.record();
-    if (record.steps_answered == 0 && record.full_disks > 0) return {};
-    if (record.steps_answered != steps_)
-      return fmt::format("the answer says {} steps of {}", record.steps_answered, steps_);
-    if (record.checkpoint != state::step_folder(run.folder(0) + "/checkpoints", steps_))
-      return fmt::format("the answer names the checkpoint \"{}\"", record.checkpoint);
-    const std::set<int64_t> known(record.losses.begin(), record.losses.end());
-    if (known.size() != record.losses.size()) return "the Trace has the loss of a step twice";
   }
 }
 
@@ -514,11 +565,65 @@ INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 // Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
 
+// A run continues from an older checkpoint, or ends with a message that says what to remove (Run::mend); after that every
+// update was made once. Where its journal changed behind the last step the answer may be lost, not the last checkpoint. A
+// manifest has no digest of its own: a name or a seed that changed in it ends the run even where an older one is whole.
+TEST(RunOcean, ManyStormsWhoseFilesChange) { sail_all(1, seeds(25, 1000), {.files_change = true}); }
+
 // Every iteration has one division of the batch, of which each sample counts once (progress_tracker.h), and no rank
 // waits for ever for a decision. That a rank waits for it at all, no storm tried so far needs:
 // NoRankBeginsAnIterationWhoseDivisionIsNotDecided holds up messages where it does.
 TEST(RunOcean, ManyStormsWhileTheBatchIsDividedAnew) {
   sail_all(1, seeds(4, 1000), {.divides = true});  // each of as much work as a dozen others
+}
+
+// The launcher is killed once its journal says that all is done, before it has told anybody. What the next one
+// answers.
+std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    auto* run = new Run(*sea, {.plan = make_test_plan({.stages = 2,
+                                                       .replicas = replicas,
+                                                       .steps = 8,
+                                                       .forward = "100 ms",
+                                                       .backward = "200 ms",
+                                                       .checkpoints = "checkpoints",
+                                                       .every = 3,
+                                                       .byte_scale = 64}),
+                               .folder = folder,
+                               .on_several_hosts = on_several_hosts});
+    bool killed = false;
+    ocean->sail([&] {
+      if (!killed && run->record().steps.size() == 8) {
+        const auto journal = read_file(run->folder(0) + "/out/journal");
+        if (journal && journal->find("\"done\"") != journal->npos) killed = run->kill_one(-1);
+      }
+      return run->over();
+    });
+    const RunRecord& record = run->record();
+    std::string said = fmt::format("{} launchers, {} steps, loss {:.3f}, losses of {}",
+                                   record.launchers, record.steps_answered,
+                                   record.final_loss.value_or(0), fmt::join(record.losses, " "));
+    if (!record.checkpoint.empty()) said += ", " + fs::path(record.checkpoint).filename().string();
+    if (!*record.end) said += record.end->error().text();
+    fs::remove_all(folder);
+    return said;
+  });
+}
+
+// Its answer was taken from the newest checkpoint with which steps can still be done: that of step 6.
+TEST(RunOcean, ALauncherKilledBehindTheLastStepLeavesTheWholeAnswer) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  for (const bool on_several_hosts : {false, true}) {
+    for (const int replicas : {1, 2}) {
+      EXPECT_EQ(sail_with_a_kill_behind_the_last_step(on_several_hosts, replicas),
+                "2 launchers, 8 steps, loss 0.125, losses of 1 2 3 4 5 6 7 8, step-00000008");
+    }
+  }
 }
 
 // Four pipelines of one rank each.
@@ -580,55 +685,6 @@ TEST(RunOcean, AnIterationIsAsShortAsTheSpeedsOfPipelinesLetIt) {
               testing::MatchesRegex(
                   "microbatches 7,7,7,7 -> 8,8,8,4 from iteration 2[5-7] on: pipeline 3 takes 606 "
                   "ms for a microbatch, 300 ms before: passes end after 2.42 s instead of "
-// The launcher is killed once its journal says that all is done, before it has told anybody. What the next one
-// answers.
-std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas) {
-  return in_a_process([&]() -> std::string {
-    const std::string folder = folder_for_hosts();
-    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
-    auto* sea = new Sea(*ocean);
-    auto* run = new Run(*sea, {.plan = make_test_plan({.stages = 2,
-                                                       .replicas = replicas,
-                                                       .steps = 8,
-                                                       .forward = "100 ms",
-                                                       .backward = "200 ms",
-                                                       .checkpoints = "checkpoints",
-                                                       .every = 3,
-                                                       .byte_scale = 64}),
-                               .folder = folder,
-                               .on_several_hosts = on_several_hosts});
-    bool killed = false;
-    ocean->sail([&] {
-      if (!killed && run->record().steps.size() == 8) {
-        const auto journal = read_file(run->folder(0) + "/out/journal");
-        if (journal && journal->find("\"done\"") != journal->npos) killed = run->kill_one(-1);
-      }
-      return run->over();
-    });
-    const RunRecord& record = run->record();
-    std::string said = fmt::format("{} launchers, {} steps, loss {:.3f}, losses of {}",
-                                   record.launchers, record.steps_answered,
-                                   record.final_loss.value_or(0), fmt::join(record.losses, " "));
-    if (!record.checkpoint.empty()) said += ", " + fs::path(record.checkpoint).filename().string();
-    if (!*record.end) said += record.end->error().text();
-    fs::remove_all(folder);
-    return said;
-  });
-}
-
-// Its answer was taken from the newest checkpoint with which steps can still be done: that of step 6.
-TEST(RunOcean, ALauncherKilledBehindTheLastStepLeavesTheWholeAnswer) {
-#ifdef TOMBOLO_NO_FORKS
-  GTEST_SKIP() << "under ThreadSanitizer";
-#endif
-  for (const bool on_several_hosts : {false, true}) {
-    for (const int replicas : {1, 2}) {
-      EXPECT_EQ(sail_with_a_kill_behind_the_last_step(on_several_hosts, replicas),
-                "2 launchers, 8 steps, loss 0.125, losses of 1 2 3 4 5 6 7 8, step-00000008");
-    }
-  }
-}
-
                   "4.24 s\n0 times again\n2.[12] s, 4.[23] s, 2.[45] s"));
 }
 
@@ -680,9 +736,9 @@ std::string sail_with_a_late_decision(HeldUp held_up) {
                                                               : false;
       return held ? std::optional(**since + kSecond * 3) : std::nullopt;
     };
-    auto* run = new Run(*sea, {.plan = plan_that_divides("10 ms", "20 ms"),
-                               .folder = folder,
-                               .on_several_hosts = true});
+    auto* run = new Run(
+        *sea,
+        {.plan = plan_that_divides("10 ms", "20 ms"), .folder = folder, .on_several_hosts = true});
     ocean->sail([&] { return run->over(); });
     fs::remove_all(folder);
     if (!*order || !*since) return "the batch was not divided anew";
@@ -693,7 +749,8 @@ std::string sail_with_a_late_decision(HeldUp held_up) {
         said += fmt::format(
             "{} ", static_cast<int64_t>(seconds((*begun)[{rank, iteration}] - **since).value));
     }
-    for (const std::string& line : run->record().divided) said += line.substr(0, line.find(" from"));
+    for (const std::string& line : run->record().divided)
+      said += line.substr(0, line.find(" from"));
     if (!*run->record().end) said += run->record().end->error().text();
     return said + fmt::format(", {} steps", run->record().steps.size());
   });
@@ -781,6 +838,7 @@ TEST(RunOcean, NeitherAFirstIterationNorAShortPauseHangs) {
 struct Plant {
   Bug bug = Bug::kNone;
   uint64_t first = 1;  // storms before this one do not show it; --long tries them as well
+  bool files_change = false;
 };
 class Planted : public testing::TestWithParam<Plant> {};
 
@@ -792,7 +850,8 @@ TEST_P(Planted, IsFound) {
   uint64_t last = first + 199;
   choose_seeds(first, last);
   for (uint64_t seed = first; seed <= last; ++seed) {
-    const std::string wrong = sail({seed, false, GetParam().bug});
+    const std::string wrong =
+        sail({.seed = seed, .bug = GetParam().bug, .files_change = GetParam().files_change});
     if (wrong.empty()) continue;
     fmt::print("seed {}: {}\n", seed, wrong);
     return;
@@ -810,7 +869,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Plant{Bug::kFullDiskIsBelieved}, Plant{Bug::kClocksCanBeSet, 16},
                     Plant{Bug::kSlowIsLost, 43}, Plant{Bug::kSeatIsNotFenced},
                     Plant{Bug::kSpareLeavesItsSeat, 385}, Plant{Bug::kSplicedWithAnother, 399},
-                    Plant{Bug::kSpliceIsNotToldAgain, 20}, Plant{Bug::kDamageIsBelieved}));
+                    Plant{Bug::kSpliceIsNotToldAgain, 20}, Plant{Bug::kDamageIsBelieved},
+                    Plant{Bug::kDigestsAreNotChecked, 3, true}));
 
 }  // namespace
 }  // namespace tombolo::ocean
