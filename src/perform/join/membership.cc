@@ -38,13 +38,19 @@ bool is_cut_short(const std::vector<Entry>& entries, const std::string& digest) 
          entries.front().text == digest && entries.back().kind != Entry::Kind::kClosed;
 }
 
+Membership::Earlier earlier_of(const std::vector<Entry>& entries, const std::string& digest) {
+  const bool goes_on = is_cut_short(entries, digest);
+  return {goes_on, goes_on && entries.back().kind == Entry::Kind::kDone};
+}
+
 }  // namespace
 
-Result<bool> Membership::was_cut_short(const plan::Plan& plan, const std::string& output) {
+Result<Membership::Earlier> Membership::earlier_run(const plan::Plan& plan,
+                                                    const std::string& output) {
   const std::string path = journal_path(output);
-  if (!std::filesystem::exists(path)) return false;
+  if (!std::filesystem::exists(path)) return Earlier{};
   const control::JournalText text = TRY(control::read_journal(TRY(read_file(path)), path));
-  return is_cut_short(TRY(entries_of(text.records, path)), plan::plan_digest(plan));
+  return earlier_of(TRY(entries_of(text.records, path)), plan::plan_digest(plan));
 }
 
 Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
@@ -58,8 +64,8 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
     entries = TRY(entries_of(journal->records(), journal_path(output)));
   }
   const std::string digest = plan::plan_digest(plan);
-  const bool goes_on = is_cut_short(entries, digest);
-  if (journal && !goes_on) {
+  const Earlier earlier = earlier_of(entries, digest);
+  if (journal && !earlier.goes_on) {
     // Epochs go on counting: what is left of another run's shall not be mistaken for this one's.
     const auto newest = std::max_element(entries.begin(), entries.end(),
                                          [](auto& a, auto& b) { return a.epoch < b.epoch; });
@@ -74,8 +80,8 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
   std::unique_ptr<Membership> self(new Membership(
       std::move(journal),
       control::Coordinator(coordinator_options(plan, options), entries, clock.now()), clock));
-  self->goes_on_ = goes_on;
-  self->was_done_ = goes_on && entries.back().kind == Entry::Kind::kDone;
+  self->goes_on_ = earlier.goes_on;
+  self->was_done_ = earlier.was_done;
   if (options.all_ended) self->coordinator_.all_ended(clock.now());
   self->carry_out();
   TRY(self->status_);

@@ -39,8 +39,12 @@ class Membership {
                                                   const MembershipOptions& options,
                                                   const Clock& clock);
 
-  // Whether `open` would find this Plan's run cut short in that folder. Touches nothing there.
-  static Result<bool> was_cut_short(const plan::Plan& plan, const std::string& output);
+  // What `open` would find of this Plan's run in that folder: goes_on() and was_done(). Touches nothing there.
+  struct Earlier {
+    bool goes_on = false;
+    bool was_done = false;
+  };
+  static Result<Earlier> earlier_run(const plan::Plan& plan, const std::string& output);
 
   // The journal's run was cut short, and this one goes on with it.
   bool goes_on() const { return goes_on_; }

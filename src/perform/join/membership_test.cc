@@ -84,12 +84,16 @@ TEST_F(MembershipFolder, TheNextLauncherKnowsThatAllIsDone) {
   const plan::Plan plan = make_test_plan({.stages = 2});
   ManualClock clock;
   const auto open = [&] { return *Membership::open(plan, {.output = folder_}, clock); };
+  const auto earlier = [&] { return *Membership::earlier_run(plan, folder_); };
+  EXPECT_FALSE(earlier().goes_on);
   {
     const auto first = open();
     EXPECT_FALSE(first->was_done());
     first->begin();
     for (const int32_t rank : {0, 1}) first->came(rank);
   }
+  EXPECT_TRUE(earlier().goes_on);
+  EXPECT_FALSE(earlier().was_done);
   {
     const auto killed_early = open();
     EXPECT_TRUE(killed_early->goes_on());
@@ -97,10 +101,14 @@ TEST_F(MembershipFolder, TheNextLauncherKnowsThatAllIsDone) {
     killed_early->done();
     ASSERT_TRUE(killed_early->status());
   }
+  EXPECT_TRUE(earlier().goes_on);
+  EXPECT_TRUE(earlier().was_done);
   const auto killed_late = open();
   EXPECT_TRUE(killed_late->goes_on());
   EXPECT_TRUE(killed_late->was_done());
   killed_late->close("all steps are done");
+  EXPECT_FALSE(earlier().goes_on);
+  EXPECT_FALSE(earlier().was_done);
 }
 
 TEST(MembershipDeathTest, RanksHaveSeats) {

@@ -35,11 +35,13 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   TRY(during(make_directories(options.output), "creating the output folder"));
   const bool lasting = options.restarts > 0;
   // What is refused leaves the folder as it is, journal and kept states included.
-  const bool goes_on = lasting && TRY(join::Membership::was_cut_short(plan, options.output));
+  join::Membership::Earlier earlier;
+  if (lasting) earlier = TRY(join::Membership::earlier_run(plan, options.output));
   std::optional<state::CheckpointLock> lock;
   if (takes_checkpoints(plan) && std::filesystem::exists(plan.checkpoint->directory))
     lock.emplace(TRY(lock_checkpoints(plan, options, clock)));
-  TRY(first_checkpoint(plan, options, goes_on, INT64_MAX, {}));
+  // A run that was done needs no checkpoint: older ones may be damaged (Epoch::prepare).
+  if (!earlier.was_done) TRY(first_checkpoint(plan, options, earlier.goes_on, INT64_MAX, {}));
   if (takes_checkpoints(plan) && !lock) {
     TRY(make_directories(plan.checkpoint->directory));
     lock.emplace(TRY(lock_checkpoints(plan, options, clock)));

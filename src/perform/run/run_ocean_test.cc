@@ -577,9 +577,10 @@ TEST(RunOcean, ManyStormsWhileTheBatchIsDividedAnew) {
   sail_all(1, seeds(4, 1000), {.divides = true});  // each of as much work as a dozen others
 }
 
-// The launcher is killed once its journal says that all is done, before it has told anybody. What the next one
-// answers.
-std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas) {
+// The launcher is killed once its journal says that all is done, before it has told anybody, and what is left of older
+// checkpoints may be damaged. What the next one answers.
+std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas,
+                                                  bool damaged) {
   return in_a_process([&]() -> std::string {
     const std::string folder = folder_for_hosts();
     auto* ocean = new Ocean(1);  // all kept: threads are parked in them
@@ -599,6 +600,9 @@ std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int rep
       if (!killed && run->record().steps.size() == 8) {
         const auto journal = read_file(run->folder(0) + "/out/journal");
         if (journal && journal->find("\"done\"") != journal->npos) killed = run->kill_one(-1);
+        const std::string older = state::step_folder(run->folder(0) + "/checkpoints", 6);
+        if (killed && damaged)
+          CHECK(write_file(older + "/" + state::kManifestName, "{"), "{} is not there", older);
       }
       return run->over();
     });
@@ -613,15 +617,18 @@ std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int rep
   });
 }
 
-// Its answer was taken from the newest checkpoint with which steps can still be done: that of step 6.
+// Its answer was taken from the newest checkpoint with which steps can still be done, that of step 6; nothing is needed
+// of it.
 TEST(RunOcean, ALauncherKilledBehindTheLastStepLeavesTheWholeAnswer) {
 #ifdef TOMBOLO_NO_FORKS
   GTEST_SKIP() << "under ThreadSanitizer";
 #endif
   for (const bool on_several_hosts : {false, true}) {
     for (const int replicas : {1, 2}) {
-      EXPECT_EQ(sail_with_a_kill_behind_the_last_step(on_several_hosts, replicas),
-                "2 launchers, 8 steps, loss 0.125, losses of 1 2 3 4 5 6 7 8, step-00000008");
+      for (const bool damaged : {false, true}) {
+        EXPECT_EQ(sail_with_a_kill_behind_the_last_step(on_several_hosts, replicas, damaged),
+                  "2 launchers, 8 steps, loss 0.125, losses of 1 2 3 4 5 6 7 8, step-00000008");
+      }
     }
   }
 }
