@@ -5,17 +5,19 @@
 //   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--tls] [--spliced]
 //                      [--congestion-control cubic]
 //   link_bench goodput --connections auto --seconds 60 --warmup 0
-//   link_bench urgency --connections 8 [--rounds 3] [--fifo] [--congestion-control cubic]
+//   link_bench urgency --connections 8 [--rounds 3] [--bulk 50] [--fifo]
+//                      [--congestion-control cubic]
 //
 // "goodput": 1 MiB messages, always 64 MiB of them queued; what the receiver's kernel got
 // per second after the warm-up (frames and TLS records included, below 0.5 %; messages would count
-// whole where they end, which over seconds is some percent). "urgency": 50 MB in messages of 1 MB
-// are queued, and every 100 ms until they are gone a message of 64 KiB, more urgent; or, with
-// --fifo, as urgent as the rest. Its time is from send() to its last byte at the receiver. A round
-// that does not count warms the connections up. With --tls both ends have certificates of an
-// authority made for the occasion; with --spliced both call a door on the receiver's host, which
-// joins their calls. Prints one line of JSON. Both ends live in this process, whose threads stand
-// in different network namespaces.
+// whole where they end, which over seconds is some percent), and the CPU seconds of both ends, user
+// and system, per GB. "urgency": --bulk messages of 1 MB are queued, and every 100 ms until they
+// are gone a message of 64 KiB, more urgent; or, with --fifo, as urgent as the rest. With --bulk 0
+// the link is idle, and each round has 20 of them. Its time is from send() to its last byte at the
+// receiver. A round that does not count warms the connections up. With --tls both ends have
+// certificates of an authority made for the occasion; with --spliced both call a door on the
+// receiver's host, which joins their calls. Prints one line of JSON. Both ends live in this
+// process, whose threads stand in different network namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -24,6 +26,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <future>
 #include <string>
 #include <thread>
@@ -50,6 +53,7 @@ struct Options {
   double seconds = 5;
   double warmup = 2;
   int rounds = 3;
+  uint64_t bulk = 50;  // messages of 1 MB that an urgent one overtakes
   bool fifo = false;
   bool tls = false;
   bool spliced = false;  // through a splice door beside the receiver
@@ -128,11 +132,12 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
 
 struct Reading {
   SimTime at;
-  uint64_t bytes = 0;  // over all connections, ever
+  uint64_t bytes = 0;    // over all connections, ever
+  std::clock_t cpu = 0;  // of this process
 };
 
 Reading reading_of(Endpoint& receiver, const Clock& clock) {
-  Reading reading{clock.now(), 0};
+  Reading reading{clock.now(), 0, std::clock()};
   for (const LinkStatistics& link : receiver.statistics())
     for (const ConnectionStatistics& one : link.connections) reading.bytes += one.received_bytes;
   return reading;
@@ -140,6 +145,11 @@ Reading reading_of(Endpoint& receiver, const Clock& clock) {
 
 double mbps(const Reading& from, const Reading& to) {
   return static_cast<double>(to.bytes - from.bytes) * 8e-6 / seconds(to.at - from.at).value;
+}
+
+double cpu_seconds_per_gb(const Reading& from, const Reading& to) {
+  return static_cast<double>(to.cpu - from.cpu) / CLOCKS_PER_SEC /
+         (static_cast<double>(to.bytes - from.bytes) * 1e-9);
 }
 
 Status goodput(const Options& options, Clock& clock) {
@@ -171,10 +181,10 @@ Status goodput(const Options& options, Clock& clock) {
   TRY(receiving.get());
   const std::string reason = links.empty() ? "" : links[0].reason;
   fmt::print(
-      "{{\"connections\":{},\"payload_mbps\":{:.2f},\"steady_mbps\":{:.2f},\"pulling\":{},"
-      "\"congestion_control\":\"{}\",\"reason\":\"{}\"}}\n",
+      "{{\"connections\":{},\"payload_mbps\":{:.2f},\"steady_mbps\":{:.2f},"
+      "\"cpu_s_per_gb\":{:.3f},\"pulling\":{},\"congestion_control\":\"{}\",\"reason\":\"{}\"}}\n",
       options.connections, mbps(readings[0], readings[2]), mbps(readings[1], readings[2]),
-      links.empty() ? 0 : links[0].pulling(),
+      cpu_seconds_per_gb(readings[0], readings[2]), links.empty() ? 0 : links[0].pulling(),
       links.empty() ? "" : links[0].connections[0].congestion_control, reason);
   return {};
 }
@@ -182,12 +192,16 @@ Status goodput(const Options& options, Clock& clock) {
 // Milliseconds of every urgent message of a round.
 Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uint64_t round,
                                          Clock& clock) {
-  constexpr uint64_t kBulk = 50, kUrgentFrom = 1000;
+  constexpr uint64_t kUrgentFrom = 1000;
+  constexpr size_t kOnIdleLink = 20;
   const auto iteration = round + 1;
-  for (uint64_t i = 0; i < kBulk; ++i)
+  for (uint64_t i = 0; i < options.bulk; ++i)
     TRY(pair.sender->send(1, {iteration, i}, Payload(1'000'000), 1));
   std::vector<SimTime> sent;
-  while (pair.sender->queued_bytes() > 1'000'000) {
+  const auto more = [&] {
+    return options.bulk ? pair.sender->queued_bytes() > 1'000'000 : sent.size() < kOnIdleLink;
+  };
+  while (more()) {
     sent.push_back(clock.now());
     TRY(pair.sender->send(1, {iteration, kUrgentFrom + sent.size()}, Payload(64 * 1024),
                           options.fifo ? 1 : 0));
@@ -198,7 +212,8 @@ Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uin
     const auto received = TRY(pair.receiver->receive(0, {iteration, kUrgentFrom + i + 1}, kNever));
     times.push_back(seconds(received.delivered - sent[i]).value * 1e3);
   }
-  for (uint64_t i = 0; i < kBulk; ++i) TRY(pair.receiver->receive(0, {iteration, i}, kNever));
+  for (uint64_t i = 0; i < options.bulk; ++i)
+    TRY(pair.receiver->receive(0, {iteration, i}, kNever));
   return times;
 }
 
@@ -211,8 +226,8 @@ Status urgency(const Options& options, Clock& clock) {
   }
   std::sort(all.begin(), all.end());
   fmt::print(
-      "{{\"connections\":{},\"fifo\":{},\"messages\":{},\"median_ms\":{:.1f},\"p95_ms\":{:.1f},"
-      "\"max_ms\":{:.1f}}}\n",
+      "{{\"connections\":{},\"fifo\":{},\"messages\":{},\"median_ms\":{:.2f},\"p95_ms\":{:.2f},"
+      "\"max_ms\":{:.2f}}}\n",
       options.connections, options.fifo, all.size(), all[all.size() / 2],
       all[(all.size() * 95 - 1) / 100], all.back());
   return {};
@@ -242,6 +257,8 @@ Result<Options> parse(int argc, char** argv) {
       options.warmup = std::strtod(value.c_str(), nullptr);
     } else if (words[i - 1] == "--rounds") {
       options.rounds = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
+    } else if (words[i - 1] == "--bulk") {
+      options.bulk = std::strtoul(value.c_str(), nullptr, 10);
     } else if (words[i - 1] == "--congestion-control") {
       options.congestion_control = value;
     } else {

@@ -3,7 +3,9 @@
 //   transport_bench             five repeats of everything, about 20 s
 //
 // Prints a JSON line per question with the median and the spread (max - min) of the repeats. Every
-// payload is compared with what was sent. Both ranks live in this process, with a thread each.
+// payload is compared with what was sent. "cpu_s_per_gb" is the CPU time of both ends, user and
+// system, from the first send to the return of the last receive. Both ranks live in this process,
+// with a thread each.
 //
 // Sketch: per byte, the sender reads once (checksum) and copies into the kernel; the receiver
 // copies out of the kernel, reads once and copies into the message: about 3 writes and 5 reads of
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <future>
 #include <thread>
@@ -61,12 +64,14 @@ struct Sample {
   Seconds wall;              // from the first send to the return of the last receive
   std::vector<double> late;  // per message: return of receive after the law's instant, us
   double wait_us = 0;        // the last message's delivery stamp after the law's instant
+  double cpu_s = 0;          // of this process, both ends, within `wall`
 };
 
 // `count` messages, all queued at once; the law is the one of docs/laws/wan_pacing.md.
 Result<Sample> burst(const Clock& clock, Pair& pair, const LinkShape& shape, const Payload& payload,
                      uint64_t count, uint64_t iteration) {
   std::vector<Payload> copies(count, payload);
+  const std::clock_t cpu_before = std::clock();
   const SimTime before = clock.now();
   for (uint64_t i = 0; i < count; ++i)
     TRY(pair.sender->send(1, {iteration, i}, std::move(copies[i])));
@@ -84,6 +89,7 @@ Result<Sample> burst(const Clock& clock, Pair& pair, const LinkShape& shape, con
     sample.late.push_back(static_cast<double>((now - law).ns) * 1e-3);
     sample.wait_us = static_cast<double>((all.back().delivered - law).ns) * 1e-3;
   }
+  sample.cpu_s = static_cast<double>(std::clock() - cpu_before) / CLOCKS_PER_SEC;
   for (const Received& received : all)
     if (received.payload != payload) return failed("a payload came back changed");
   return sample;
@@ -101,17 +107,19 @@ Status unpaced(const Clock& clock, uint64_t bytes, const std::string& machine) {
   Pair pair = TRY(make_pair(clock, {}));
   const Payload payload(bytes, std::byte{42});
   const uint64_t count = std::max<uint64_t>(4, (uint64_t{256} << 20) / bytes);
-  std::vector<double> gbps;
+  std::vector<double> gbps, cpu;
   for (int repeat = 0; repeat <= kRepeats; ++repeat) {
     const Sample sample = TRY(burst(clock, pair, {}, payload, count, repeat));
-    if (repeat > 0)  // the first warms up
-      gbps.push_back(static_cast<double>(count * bytes) * 8e-9 / sample.wall.value);
+    if (repeat == 0) continue;  // it warms up
+    const double gb = static_cast<double>(count * bytes) * 1e-9;
+    gbps.push_back(gb * 8 / sample.wall.value);
+    cpu.push_back(sample.cpu_s / gb);
   }
   const Spread g = spread(gbps);
   fmt::print(
       "{{\"bench\":\"unpaced\",\"message_bytes\":{},\"messages\":{},\"gbps\":{:.2f},"
-      "\"spread_gbps\":{:.2f},\"checked\":true,{}}}\n",
-      bytes, count, g.median, g.spread, machine);
+      "\"spread_gbps\":{:.2f},\"cpu_s_per_gb\":{:.3f},\"checked\":true,{}}}\n",
+      bytes, count, g.median, g.spread, spread(cpu).median, machine);
   TRY(pair.sender->close(soon(clock)));
   return {};
 }
@@ -121,19 +129,22 @@ Status secured(const Clock& clock, uint64_t bytes, const std::string& machine) {
   Pair pairs[] = {TRY(make_pair(clock, {})), TRY(make_pair(clock, {}, true))};
   const Payload payload(bytes, std::byte{42});
   const uint64_t count = std::max<uint64_t>(4, (uint64_t{256} << 20) / bytes);
-  std::vector<double> gbps[2];
+  std::vector<double> gbps[2], cpu[2];
   for (int repeat = 0; repeat <= kRepeats; ++repeat) {
     for (int i = 0; i < 2; ++i) {
       const Sample sample = TRY(burst(clock, pairs[i], {}, payload, count, repeat));
-      if (repeat > 0)
-        gbps[i].push_back(static_cast<double>(count * bytes) * 8e-9 / sample.wall.value);
+      if (repeat == 0) continue;
+      const double gb = static_cast<double>(count * bytes) * 1e-9;
+      gbps[i].push_back(gb * 8 / sample.wall.value);
+      cpu[i].push_back(sample.cpu_s / gb);
     }
   }
   const double plain = spread(gbps[0]).median, tls = spread(gbps[1]).median;
   fmt::print(
       "{{\"bench\":\"secured\",\"message_bytes\":{},\"plain_gbps\":{:.2f},\"tls_gbps\":{:.2f},"
-      "\"ratio\":{:.3f},\"checked\":true,{}}}\n",
-      bytes, plain, tls, tls / plain, machine);
+      "\"ratio\":{:.3f},\"plain_cpu_s_per_gb\":{:.3f},\"tls_cpu_s_per_gb\":{:.3f},"
+      "\"checked\":true,{}}}\n",
+      bytes, plain, tls, tls / plain, spread(cpu[0]).median, spread(cpu[1]).median, machine);
   for (Pair& pair : pairs) TRY(pair.sender->close(soon(clock)));
   return {};
 }
