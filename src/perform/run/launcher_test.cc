@@ -1,10 +1,14 @@
-// What can be predicted but not performed is refused by name, before any worker starts.
+// What can be predicted but not performed is refused by name, before any worker starts; and what the next
+// launcher says of a run whose steps are all done.
 #include "perform/run/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "perform/join/membership.h"
 #include "spec/schedule/schedule.h"
+#include "spec/trace/trace_file.h"
+#include "support/folder_test.h"
 #include "support/test_plan.h"
 
 namespace tombolo::run {
@@ -116,6 +120,34 @@ TEST(LauncherDeathTest, TheCommandLineHasBoundedItsNumbers) {
   ManualClock clock;
   EXPECT_DEATH(static_cast<void>(launch(plan, {.restarts = -1}, clock)), "-1 restarts");
   EXPECT_DEATH(static_cast<void>(launch(plan, {.end_max = {}}, clock)), "0 ns for workers to end");
+}
+
+using LauncherFolder = FolderTest;
+
+// The launcher before was killed behind the last step, perhaps before the last checkpoint was whole:
+// then no checkpoint of that step is there when the next one starts.
+TEST_F(LauncherFolder, CountsAllStepsOfARunThatWasDoneBefore) {
+  const plan::Plan plan = make_test_plan({.steps = 3});
+  SystemClock clock;
+  {
+    const auto killed = join::Membership::open(plan, {.output = folder_}, clock);
+    ASSERT_TRUE(killed) << killed.error().text();
+    (*killed)->begin();
+    for (const int32_t rank : {0, 1}) (*killed)->came(rank);
+    (*killed)->done();
+    ASSERT_TRUE((*killed)->status());
+  }
+  ASSERT_TRUE(trace::write_trace(folder_ + "/trace.jsonl", {}));
+  std::string notes;
+  const auto summary = launch(plan,
+                              {.output = folder_,
+                               .restarts = 1,
+                               .worker_program = "/bin/true",
+                               .on_note = [&](const std::string& note) { notes += note; }},
+                              clock);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(notes, "the launcher of this run was killed; all steps are done");
+  EXPECT_EQ(summary->steps, 3);
 }
 
 TEST(LeaseTerms, LastAsLongAsTheGraceUnlessAskedOtherwise) {
