@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Documents cannot go stale: what they say a command prints is what it prints.
 
-  documents_test.py [--installed] FILE.md ...   runs the `$ tombolo` commands of these documents that only compute, and compares
+  documents_test.py [--installed] FILE.md ...             runs the `$ tombolo` commands of these documents that only compute, and compares
+  documents_test.py [--installed] --perform FILE.md ...   also runs those that train, measure or emulate, and names those that it leaves out
 
 The program is that of the folder in TOMBOLO_BUILD, or with --installed the one on PATH. The commands of a document run in order in one empty folder that has
 examples/. Below a command stands all that it writes to stdout. A line "..." is any number of lines left out, "..." within a line any
 text; blanks count as one, and wall times as equal. A command with nothing below it has to succeed, and each decimal figure in its
 comment (`# gain 1.537`) must be among what it prints. Of a run on islands, what was predicted must be what `tombolo simulate` says.
+
+With --perform the folder also has tools/ and the text that demo.sh left in run/. What trains, measures or emulates has to succeed, whatever it
+measures; `tools/islands` wants root. Left out are other programs, and commands upon files that only the reader has.
 """
 import os
 import pathlib
@@ -20,16 +24,19 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TOMBOLO_BUILD", ROOT / "build" / "release")).resolve()
 GUARD_S = 240  # a hang is a failure
+PERFORM_GUARD_S = 3600  # training, on a machine that does other work as well
+PERFORM = "--perform" in sys.argv
 COMPUTES = {"astra", "convert", "estimate", "fabric", "plan", "report", "reproduce", "select", "simulate", "strand", "sweep", "traffic"}
-ELSEWHERE = re.compile(r"(^|\s)(job\.toml|\.\.\.|PREFIX|run/\S+)(\s|$)")  # the reader's own files, and those of a run
+READERS_OWN = re.compile(r"(^|\s)(job\.toml|\.\.\.|PREFIX|checkpoints|my-model|tokenizer\.json)(\s|$)")
+OF_A_RUN = re.compile(r"(^|\s)run/\S+(\s|$)")
 
 
 def commands(text):
-    """(line number, command, comment, lines below it) of every `$ tombolo` command in a fenced block."""
+    """(line number, command, comment, lines below it) of every command in a fenced block."""
     for block in re.finditer(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S):
         number = text.count("\n", 0, block.start(1)) + 1
         for part in re.split(r"^(?=\$ )", block.group(1), flags=re.M):
-            typed = re.match(r"\$ (tombolo (?:[^\n]*\\\n)*[^\n]*)\n", part)
+            typed = re.match(r"\$ ((?:[^\n]*\\\n)*[^\n]*)\n", part)
             if typed:
                 command, _, comment = typed.group(1).replace("\\\n", " ").partition(" # ")
                 yield number, " ".join(command.split()), comment, part[typed.end():].splitlines()
@@ -75,11 +82,32 @@ def program():
     return shutil.which("tombolo") if "--installed" in sys.argv else BUILD / "tombolo"
 
 
+def computes(command):
+    words = command.split()
+    return words[0] == "tombolo" and words[1] in COMPUTES and not READERS_OWN.search(command) and not OF_A_RUN.search(command)
+
+
+def performs(command):
+    return command.split()[0] in ("tombolo", "tools/islands") and not READERS_OWN.search(command)
+
+
+def run(command, folder, guard_s):
+    tombolo = pathlib.Path(program())
+    words = [str(tombolo) if word == "tombolo" else word for word in shlex.split(command)]
+    # tools/islands takes its own program from there.
+    return subprocess.run(words, capture_output=True, text=True, timeout=guard_s, cwd=folder, stdin=subprocess.DEVNULL,
+                          env=dict(os.environ, TOMBOLO_BUILD=str(tombolo.parent)))
+
+
+def failure(command, folder):
+    """How a command of a document that performs fails, or None."""
+    done = run(command, folder, PERFORM_GUARD_S)
+    return None if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.strip()}"
+
+
 def finding(command, comment, shown, folder):
-    """What is wrong with a command of a document, or None."""
-    words = shlex.split(command)
-    done = subprocess.run([program(), *words[1:]], capture_output=True, text=True, timeout=GUARD_S, cwd=folder,
-                          stdin=subprocess.DEVNULL)
+    """What is wrong with what a command of a document prints, or None."""
+    done = run(command, folder, GUARD_S)
     if done.returncode != 0:
         return f"exit code {done.returncode}: {done.stderr.strip()}"
     for figure in re.findall(r"\d+\.\d+", comment):
@@ -96,14 +124,23 @@ def check(document):
     ran = differ = 0
     with tempfile.TemporaryDirectory(prefix="tombolo-documents-") as folder:
         os.symlink(ROOT / "examples", pathlib.Path(folder) / "examples")
+        if PERFORM:
+            os.symlink(ROOT / "tools", pathlib.Path(folder) / "tools")
+            os.mkdir(pathlib.Path(folder) / "run")
+            os.symlink(ROOT / "run" / "corpus.txt", pathlib.Path(folder) / "run" / "corpus.txt")
         for number, command, comment, shown in commands((ROOT / document).read_text(encoding="utf-8")):
-            if command.split()[1] not in COMPUTES or ELSEWHERE.search(command):
+            if computes(command):
+                wrong = finding(command, comment, shown, folder)
+            elif PERFORM and performs(command):
+                wrong = failure(command, folder)
+            else:
+                if PERFORM:
+                    print(f"{document}:{number}: left out: {command}")
                 continue
             ran += 1
-            wrong = finding(command, comment, shown, folder)
             if wrong:
                 differ += 1
-                print(f"{document}:{number}: {command}: {wrong}")
+                print(f"{document}:{number}: {command}: {wrong}", flush=True)
     return ran, differ
 
 
@@ -117,4 +154,4 @@ def main(documents):
 if __name__ == "__main__":
     if not program():
         sys.exit("documents_test.py --installed: there is no tombolo on PATH")
-    sys.exit(main([argument for argument in sys.argv[1:] if argument != "--installed"]))
+    sys.exit(main([argument for argument in sys.argv[1:] if argument not in ("--installed", "--perform")]))
