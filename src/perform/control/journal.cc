@@ -21,7 +21,7 @@ constexpr std::string_view kFirstLine = "tombolo-journal 1\n";
 constexpr size_t kDigest = 32;  // hexadecimal digits
 constexpr int64_t kJournalMax = int64_t{1} << 30;
 constexpr const char* kWithoutJournal =
-    "removing the file: the run then goes on from its newest checkpoint with --resume";
+    "removing the file: the run then continues from its newest checkpoint with --resume";
 
 std::string digest_after(std::string_view last, std::string_view record) {
   return digest(std::string(last) + std::string(record));
@@ -62,7 +62,8 @@ Result<JournalText> read_journal(std::string_view bytes, const std::string& path
   JournalText out;
   if (!bytes.starts_with(kFirstLine)) {
     if (kFirstLine.starts_with(bytes)) return out;  // torn while it was begun
-    return failed(fmt::format("{}: this is no journal of this version", path), kWithoutJournal);
+    return failed(fmt::format("{}: this is no journal of this version", path),
+                  std::string("the version of Tombolo that wrote it, or ") + kWithoutJournal);
   }
   out.whole = kFirstLine.size();
   while (const auto line = line_at(bytes, out.whole)) {

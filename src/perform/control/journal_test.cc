@@ -82,7 +82,8 @@ TEST_F(JournalTest, AnotherFileIsNoJournal) {
   const auto other = read_journal("{\"loss\": 1}\n", "journal");
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().text(), HasSubstr("journal: this is no journal of this version"));
-  EXPECT_THAT(other.error().text(), HasSubstr("try removing the file: the run then goes on"));
+  EXPECT_THAT(other.error().text(), HasSubstr("try the version of Tombolo that wrote it, or "
+                                              "removing the file: the run then continues"));
   EXPECT_TRUE(read_journal("", "journal"));
 }
 

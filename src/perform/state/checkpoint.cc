@@ -263,10 +263,19 @@ std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name) {
-  const auto value = parse_json(text, name);
-  auto manifest = value ? read_fields<Manifest>(*value, name) : fail(value.error());
+  const Value value = TRY(parse_json(text, name));
+  auto manifest = read_fields<Manifest>(value, name);
   // A program wrote it: how a key is spelled right is no help.
-  if (!manifest) manifest.error().hint = kOlderCheckpoint;
+  if (!manifest) manifest.error().hint = "the version of Tombolo that wrote it";
+  return manifest;
+}
+
+Result<Manifest> parse_manifest_to_resume(std::string_view text, const std::string& name) {
+  auto manifest = parse_manifest(text, name);
+  if (!manifest) {
+    std::string& hint = manifest.error().hint;
+    hint += (hint.empty() ? "" : ", or ") + std::string(kOlderCheckpoint);
+  }
   return manifest;
 }
 
@@ -282,7 +291,7 @@ std::vector<int64_t> finished_steps_below(const std::string& directory, int64_t 
 Result<FoundCheckpoint> open_checkpoint(const std::string& directory, int64_t step) {
   FoundCheckpoint found{.folder = step_folder(directory, step)};
   const std::string path = found.folder + "/" + kManifestName;
-  found.manifest = TRY(parse_manifest(TRY(read_file(path)), path));
+  found.manifest = TRY(parse_manifest_to_resume(TRY(read_file(path)), path));
   if (found.manifest.step != step)
     return unusable(fmt::format("{}: the manifest is of step {}", path, found.manifest.step),
                     kOlderCheckpoint);

@@ -137,6 +137,8 @@ Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::str
 
 // The manifest that these bytes are; `name` stands in messages.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name);
+// The same for a run that is resumed, which may begin with an older one.
+Result<Manifest> parse_manifest_to_resume(std::string_view text, const std::string& name);
 
 // Every shard is here and undamaged. Cost: all of it is read, a piece at a time.
 Status verify_checkpoint(const FoundCheckpoint& checkpoint);

@@ -161,7 +161,8 @@ Status CheckpointCoordinator::pull_manifest(const StateSources::Found& found) {
       [this, text, folder]() -> Status {
         newest_.emplace();
         newest_->folder = folder;
-        newest_->manifest = TRY(state::parse_manifest(*text, folder + "/" + state::kManifestName));
+        newest_->manifest =
+            TRY(state::parse_manifest_to_resume(*text, folder + "/" + state::kManifestName));
         return state::check_fits(*newest_, plan_);
       });
   return {};
