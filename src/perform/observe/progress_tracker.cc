@@ -233,16 +233,15 @@ RunSummary ProgressTracker::summary() const {
 }
 
 RunSummary summary_of_done(const plan::Plan& plan, const trace::Trace& trace) {
-  const auto newest = [&](const std::string& name) {
-    const trace::Record* found = nullptr;
+  const auto last = [&](const std::string& name) -> std::optional<double> {
     for (const trace::Record& record : trace.records) {
-      if (record.name == name && (!found || record.iteration >= found->iteration)) found = &record;
+      if (record.name == name && record.iteration == plan.run.steps) return record.value;
     }
-    return found ? std::optional(found->value) : std::nullopt;
+    return std::nullopt;
   };
   RunSummary out{.steps = plan.run.steps,
-                 .final_loss = newest("loss"),
-                 .evaluation_loss = newest("evaluation_loss"),
+                 .final_loss = last("loss"),
+                 .evaluation_loss = last("evaluation_loss"),
                  .iteration = seconds(trace::median_iteration(trace::warm_iterations(trace)))};
   if (out.iteration.value > 0)
     out.tokens_per_s = per_second(tokens_per_iteration(plan), round_to_ns(out.iteration));

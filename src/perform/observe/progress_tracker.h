@@ -57,9 +57,9 @@ struct RunSummary {
   int restarts = 0;        // after workers that were lost
   stage::MachineLoad machine;
   std::vector<tune::DensityDecision> density_decisions = {};  // the newest
-  int64_t density_changed = 0;                                // in all, since this launcher began
-  std::vector<tune::BatchDecision> batch_decisions = {};      // the newest
-  int64_t batch_changed = 0;                                  // in all, since this launcher began
+  int64_t density_changed = 0;  // in all, of this launcher and the newest of the one before
+  std::vector<tune::BatchDecision> batch_decisions = {};  // the newest
+  int64_t batch_changed = 0;  // in all, of this launcher and the newest of the one before
 };
 
 class ProgressTracker {

@@ -97,6 +97,7 @@ class Epoch {
   Result<observe::RunSummary> finish_for_another();
   void take_last_checkpoint();
   observe::RunSummary done_summary(trace::Trace trace) const;
+  void add_decisions(observe::RunSummary& summary) const;
   Status supervise();
   Status all_came();
   void open_desk();
@@ -226,10 +227,9 @@ Status Epoch::prepare() {
   TRY(during(make_directories(options_.output), "creating the output folder"));
   if (membership_.was_done()) {
     take_last_checkpoint();
-    first_iteration_ = plan_.run.steps + 1;
-    return {};
+  } else {
+    checkpoint_ = TRY(first_checkpoint(plan_, options_, goes_on_, damaged_, options_.on_note));
   }
-  checkpoint_ = TRY(first_checkpoint(plan_, options_, goes_on_, damaged_, options_.on_note));
   if (checkpoint_) first_iteration_ = checkpoint_->manifest.step + 1;
   return {};
 }
@@ -275,7 +275,14 @@ Result<observe::RunSummary> Epoch::finish_for_another() {
     summary = TRY(conclude());
   } else {
     const std::string path = options_.output + "/trace.jsonl";
-    summary = done_summary(TRY(trace::read_trace(path)));
+    trace::Trace trace = TRY(trace::read_trace(path));
+    if (trace.header.plan_digest != plan::plan_digest(plan_))
+      return failed(
+          fmt::format("{}: this Trace is of another Plan", path),
+          fmt::format("removing it and {}; the run is done, and its last checkpoint stays",
+                      join::Membership::journal_path(options_.output)));
+    summary = done_summary(std::move(trace));
+    add_decisions(summary);
     summary.trace_path = path;
     if (checkpoint_) summary.checkpoint = checkpoint_->folder;
   }
@@ -287,14 +294,14 @@ Result<observe::RunSummary> Epoch::finish_for_another() {
   return summary;
 }
 
-// What is in it is read by whoever resumes; a manifest that cannot be read is worth a note here.
+// A run that continues reads what is in it; here a manifest that cannot be read is worth a note.
 void Epoch::take_last_checkpoint() {
   if (!takes_checkpoints(plan_)) return;
-  auto last = state::latest_checkpoint(plan_.checkpoint->directory);
+  auto last = state::latest_checkpoint(plan_.checkpoint->directory, plan_.run.steps + 1);
   if (last) {
     checkpoint_ = std::move(*last);
   } else if (options_.on_note) {
-    options_.on_note(last.error().text());
+    options_.on_note(last.error().message);
   }
 }
 
@@ -303,6 +310,13 @@ observe::RunSummary Epoch::done_summary(trace::Trace trace) const {
   observe::RunSummary summary = observe::summary_of_done(plan_, trace);
   summary.trace = std::move(trace);
   return summary;
+}
+
+void Epoch::add_decisions(observe::RunSummary& summary) const {
+  summary.density_decisions = density_.history().newest();
+  summary.density_changed = density_.history().made();
+  summary.batch_decisions = batch_.history().newest();
+  summary.batch_changed = batch_.history().made();
 }
 
 // Before the next epoch nobody of the last one may work any more.
@@ -936,10 +950,7 @@ Result<observe::RunSummary> Epoch::conclude() {
   summary.machine = stage::machine_load(plan_, summary.trace, cpu_busy_,
                                         static_cast<int64_t>(std::thread::hardware_concurrency()));
   stage::add_records(summary.machine, summary.trace);
-  summary.density_decisions = density_.history().newest();
-  summary.density_changed = density_.history().made();
-  summary.batch_decisions = batch_.history().newest();
-  summary.batch_changed = batch_.history().made();
+  add_decisions(summary);
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");

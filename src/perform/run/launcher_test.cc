@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "perform/join/membership.h"
+#include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace_file.h"
 #include "support/folder_test.h"
@@ -124,8 +125,8 @@ TEST(LauncherDeathTest, TheCommandLineHasBoundedItsNumbers) {
 
 using LauncherFolder = FolderTest;
 
-// The launcher before was killed behind the last step, perhaps before the last checkpoint was whole:
-// then no checkpoint of that step is there when the next one starts.
+// The launcher before was killed after the last step. The Plan takes no checkpoints, from whose step they could be
+// counted.
 TEST_F(LauncherFolder, CountsAllStepsOfARunThatWasDoneBefore) {
   const plan::Plan plan = make_test_plan({.steps = 3});
   SystemClock clock;
@@ -137,7 +138,9 @@ TEST_F(LauncherFolder, CountsAllStepsOfARunThatWasDoneBefore) {
     (*killed)->done();
     ASSERT_TRUE((*killed)->status());
   }
-  ASSERT_TRUE(trace::write_trace(folder_ + "/trace.jsonl", {}));
+  trace::Trace trace;
+  trace.header.plan_digest = plan::plan_digest(plan);
+  ASSERT_TRUE(trace::write_trace(folder_ + "/trace.jsonl", trace));
   std::string notes;
   const auto summary = launch(plan,
                               {.output = folder_,
