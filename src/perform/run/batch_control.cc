@@ -70,8 +70,9 @@ Result<std::optional<BatchControl::Decided>> BatchControl::add(int32_t rank,
   Decided out{.verdict = {order_, answer.in_time}, .decision = {}};
   if (!answer.unusable.empty()) {
     out.refused = fmt::format(
-        "{} cannot have microbatches {} from iteration {} on: {}\n  training continues with {}, "
-        "which stays until the run starts again",
+        "{} cannot use microbatches {} from iteration {} on: {}\n  training continues with {} "
+        "until "
+        "the next epoch",
         plan::rank_name(*plan_, rank), plan::to_text(proposal_->microbatches),
         proposal_->first_iteration, answer.unusable, plan::to_text(microbatches_));
     controller_.reset();

@@ -559,10 +559,12 @@ Status RankSession::perform_all(Assignment& assignment) {
   TRY(link_neighbours(plan));
   if (plan.replicas() > 1) TRY(join_replicas(plan, assignment.messenger, kernels));
   reporter_ = clock_.start([this] { report_links(); });
-  batch_.check_with([plan, rank = options_.rank](const std::vector<int64_t>& each) -> Status {
-    TRY(stage::divide(plan, rank, each));
-    return {};
-  });
+  if (plan.batch_changes()) {
+    batch_.check_with([plan, rank = options_.rank](const std::vector<int64_t>& each) -> Status {
+      TRY(stage::divide(plan, rank, each));
+      return {};
+    });
+  }
   TRY(say(join::Ready{}));
   const SimTime origin = TRY(wait_for_go());
   advance(Phase::kPerforming);

@@ -27,14 +27,17 @@ void BatchSchedule::check_with(Check check) {
 
 Result<BatchSchedule::Answer> BatchSchedule::ask(int64_t order, int64_t first_iteration,
                                                  std::vector<int64_t> microbatches) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (asked_)
     return failed(fmt::format("order {} of the batch came before order {} was decided", order,
                               asked_->order));
-  const Status usable = check_ ? check_(microbatches) : Status();
+  const Check check = check_;
+  lock.unlock();  // begin() does not wait for the check
+  const Status usable = check ? check(microbatches) : Status();
+  lock.lock();
   const bool in_time = usable && begun_ < first_iteration;
   asked_ = {order, first_iteration, in_time, std::move(microbatches)};
-  return Answer{in_time, usable ? "" : usable.error().message};
+  return Answer{in_time, usable ? "" : usable.error().text()};
 }
 
 Status BatchSchedule::decide(int64_t order, bool holds) {

@@ -41,7 +41,8 @@ class BatchSchedule {
  public:
   explicit BatchSchedule(Threads& threads) : threads_(threads), changed_(threads.signal()) {}
 
-  // How orders are checked before they are answered; left out: each can be used. Before the first one comes.
+  // How orders are checked before they are answered; left out: each can be used. Called by the
+  // thread that listens; set it before the first order comes.
   using Check = std::function<Status(const std::vector<int64_t>& microbatches)>;
   void check_with(Check check);
 
