@@ -370,22 +370,30 @@ Value density_decisions(const Trace& trace) {
 
 Value batch_decisions(const Trace& trace) {
   struct Division {
-    std::map<int32_t, double> each;  // microbatches, by the rank that speaks for a pipeline
+    std::map<int32_t, int64_t> each;  // microbatches, by the rank that speaks for a pipeline
     std::string reason;
   };
   std::map<int64_t, Division> divisions;  // by iteration
+  size_t pipelines = 0;
   for (const trace::Record& record : trace.records) {
-    if (!std::isfinite(record.value) || record.name != "microbatches") continue;
+    if (record.name != "microbatches" || !(record.value >= 0 && record.value <= 1e15)) continue;
     Division& division = divisions[record.iteration];
-    division.each.try_emplace(record.rank, record.value);
+    division.each.try_emplace(record.rank, static_cast<int64_t>(record.value));
     if (!record.reason.empty()) division.reason = record.reason;
+    pipelines = std::max(pipelines, division.each.size());
   }
+  // An iteration that some pipeline lacks says nothing about the division.
+  std::erase_if(divisions, [&](const auto& each) { return each.second.each.size() < pipelines; });
   if (divisions.empty()) return {};
-  const auto list = [](const Division& division) {
+  const bool each = pipelines <= kPipelinesEach;
+  const auto list = [&](const Division& division) {
     Value::Array out;
-    for (const auto& [rank, microbatches] : division.each)
-      out.emplace_back(static_cast<int64_t>(microbatches));
-    return out;
+    for (const auto& [rank, microbatches] : division.each) out.emplace_back(microbatches);
+    if (each) return out;
+    const auto [fewest, most] =
+        std::minmax_element(division.each.begin(), division.each.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; });
+    return Value::Array{fewest->second, most->second};
   };
   std::vector<std::pair<int64_t, const Division*>> turns;  // where it changed
   Value::Array reasons;
@@ -411,19 +419,17 @@ Value batch_decisions(const Trace& trace) {
   keep_newest(reasons);
   turns.insert(turns.begin(), {divisions.begin()->first, &divisions.begin()->second});
   turns.emplace_back(divisions.rbegin()->first, &divisions.rbegin()->second);
-  Value::Array iterations, pipelines;
-  for (const auto& [iteration, division] : turns) iterations.emplace_back(iteration);
-  for (const auto& [rank, first] : divisions.begin()->second.each) {
-    Value::Array curve;
-    for (const auto& [iteration, division] : turns) {
-      const auto at = division->each.find(rank);
-      curve.push_back(at == division->each.end() ? Value()
-                                                 : Value(static_cast<int64_t>(at->second)));
-    }
-    pipelines.emplace_back(std::move(curve));
+  std::vector<Value::Array> curves(each ? pipelines : 2);
+  Value::Array iterations;
+  for (const auto& [iteration, division] : turns) {
+    iterations.emplace_back(iteration);
+    Value::Array numbers = list(*division);
+    for (size_t curve = 0; curve < curves.size(); ++curve)
+      curves[curve].push_back(std::move(numbers[curve]));
   }
   return Value::Table{{"iteration", std::move(iterations)},
-                      {"pipelines", std::move(pipelines)},
+                      {"each", each},
+                      {"pipelines", Value::Array(curves.begin(), curves.end())},
                       {"changed", changed},
                       {"reasons", all},
                       {"newest", std::move(reasons)}};

@@ -74,9 +74,11 @@ Value record_curves(const trace::Trace& trace);
 inline constexpr size_t kDecisionsMax = 1'000;
 Value density_decisions(const trace::Trace& trace);
 
-// {"iteration": [...], "pipelines": [[...], ...], "changed", "reasons", "newest": [{"iteration", "before", "microbatches",
-// "reason"}]} of a batch that may be divided anew: how many microbatches each pipeline computed, in the first iteration,
-// in those of the newest kDecisionsMax changes and in the last; else as above. Null where no batch may.
+// {"iteration": [...], "each": true, "pipelines": [[...], ...], "changed", "reasons", "newest": [{"iteration", "before",
+// "microbatches", "reason"}]} of a batch whose division may change: how many microbatches each pipeline computed, in the
+// first iteration, in those of the newest kDecisionsMax changes and in the last; else as above. Above kPipelinesEach
+// pipelines "each" is false, and instead of all numbers stand the fewest and the most. Null where the division is fixed.
+inline constexpr size_t kPipelinesEach = 16;
 Value batch_decisions(const trace::Trace& trace);
 
 }  // namespace tombolo::report

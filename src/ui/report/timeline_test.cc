@@ -204,10 +204,26 @@ TEST(Timeline, DivisionsOfABatchSayToWhomFromWhenOnAndWhy) {
                    {"microbatches", 4, 3, {}, 5},
                    {"microbatches", 5, 2, {}, 7},
                    {"microbatches", 5, 3, {}, 5},
+                   {"microbatches", 6, 2, {}, 9},
+                   {"microbatches", 7, 2, {}, 1e300},
                    {"loss", 3, 3, {}, 1.5, "not of a batch"}};
-  EXPECT_EQ(to_json(batch_decisions(trace), -1),
-            R"({"iteration":[1,3,4,5],"pipelines":[[6,8,7,7],[6,4,5,5]],"changed":2,"reasons":1,)"
-            R"("newest":[{"iteration":3,"before":[6,6],"microbatches":[8,4],"reason":"slow"}]})");
+  EXPECT_EQ(
+      to_json(batch_decisions(trace), -1),
+      R"({"iteration":[1,3,4,5],"each":true,"pipelines":[[6,8,7,7],[6,4,5,5]],"changed":2,"reasons":1,)"
+      R"("newest":[{"iteration":3,"before":[6,6],"microbatches":[8,4],"reason":"slow"}]})");
+}
+
+TEST(Timeline, OfManyPipelinesTheFewestAndTheMostMicrobatchesAreEmbedded) {
+  Trace trace;
+  for (int32_t rank = 0; rank < 17; ++rank) {
+    trace.records.push_back({"microbatches", 1, rank, {}, 6});
+    trace.records.push_back({"microbatches", 2, rank, {}, rank == 3 ? 4.0 : rank == 5 ? 8.0 : 6.0});
+  }
+  trace.records.back().reason = "slow";
+  EXPECT_EQ(
+      to_json(batch_decisions(trace), -1),
+      R"({"iteration":[1,2,2],"each":false,"pipelines":[[6,4,4],[6,8,8]],"changed":1,"reasons":1,)"
+      R"("newest":[{"iteration":2,"before":[6,6],"microbatches":[4,8],"reason":"slow"}]})");
 }
 
 TEST(Timeline, OfManyDecisionsTheNewestAreEmbedded) {
