@@ -84,11 +84,11 @@ def program():
 
 def computes(command):
     words = command.split()
-    return words[0] == "tombolo" and words[1] in COMPUTES and not READERS_OWN.search(command) and not OF_A_RUN.search(command)
+    return words[:1] == ["tombolo"] and words[1:2] and words[1] in COMPUTES and not READERS_OWN.search(command) and not OF_A_RUN.search(command)
 
 
 def performs(command):
-    return command.split()[0] in ("tombolo", "tools/islands") and not READERS_OWN.search(command)
+    return command.split()[:1] in (["tombolo"], ["tools/islands"]) and not READERS_OWN.search(command)
 
 
 def run(command, folder, guard_s):
@@ -119,6 +119,13 @@ def finding(command, comment, shown, folder):
     return differs and "\n  shown:   {}\n  printed: {}".format(*differs)
 
 
+def or_time_out(find, *arguments):
+    try:
+        return find(*arguments)
+    except subprocess.TimeoutExpired as hang:
+        return f"not over after {hang.timeout:.0f} s"
+
+
 def check(document):
     """Runs a document; returns how many of its commands ran and how many differ."""
     ran = differ = 0
@@ -130,9 +137,9 @@ def check(document):
             os.symlink(ROOT / "run" / "corpus.txt", pathlib.Path(folder) / "run" / "corpus.txt")
         for number, command, comment, shown in commands((ROOT / document).read_text(encoding="utf-8")):
             if computes(command):
-                wrong = finding(command, comment, shown, folder)
+                wrong = or_time_out(finding, command, comment, shown, folder)
             elif PERFORM and performs(command):
-                wrong = failure(command, folder)
+                wrong = or_time_out(failure, command, folder)
             else:
                 if PERFORM:
                     print(f"{document}:{number}: left out: {command}")
