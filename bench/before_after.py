@@ -4,8 +4,8 @@
     bench/before_after.py OLD NEW [--only loopback,goodput,urgency,control,emulated,training] [--turns 5]
                           [--paths clean,lossy,far,fat] [--seconds 4] [--ranks 1000] [--control-seconds 15] [--json FILE]
 
-OLD and NEW are build folders. Each question is asked of the old one, then of the new one, --turns times; a row has the
-medians, in brackets the lowest and the highest, and the ratio of the medians: above 1 the new build is worse, whether
+OLD and NEW are build folders. Each question is asked of both, --turns times, of the new one first in every second turn; a row
+has the medians, in brackets the lowest and the highest, and the ratio of the medians: above 1 the new build is worse, whether
 the figure is a time (new / old) or a rate (old / new). Beyond 1.03 it says so, and the exit code is 1.
 
     loopback   transport_bench: clear text and TLS, CPU seconds per GB of both ends, how late a paced message is
@@ -183,6 +183,8 @@ def trained(what, build, job, folder):
     for role in ("launcher", "worker"):
         for key, meaning in (("VmHWM", "resident"), ("RssAnon", "of it not of files")):
             values = [peak[key] for (one, _), peak in peaks.items() if one == role and key in peak]
+            if not values:
+                sys.exit(f"{build / 'tombolo'} train: no {role} was seen")
             figures[f"{what}: {role}, {meaning}", "MiB", COST] = statistics.median(values) / MIB
     return figures
 
@@ -221,11 +223,15 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="every figure of every turn")
     arguments = parser.parse_args()
     arguments.new = arguments.new.resolve()
+    for given, known in ((arguments.only, QUESTIONS), (arguments.paths, wan.PATHS)):
+        unknown = set(given.split(",")) - set(known)
+        if unknown:
+            parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(known)}")
     builds = {"old": arguments.old.resolve(), "new": arguments.new}
     figures = {}  # (what, unit, rate or cost) -> {build: a value of each turn}
     for name in arguments.only.split(","):
         for turn in range(arguments.turns):
-            for build, folder in builds.items():
+            for build, folder in list(builds.items())[::1 if turn % 2 == 0 else -1]:
                 begun = time.monotonic()
                 for key, value in QUESTIONS[name](folder, arguments).items():
                     figures.setdefault(key, {"old": [], "new": []})[build].append(value)
