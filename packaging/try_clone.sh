@@ -7,7 +7,7 @@ TIMEFORMAT='  %R s; CPU time %U s, in the kernel %S s'
 add() { apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" > /tmp/apt.log 2>&1 || { tail -20 /tmp/apt.log; exit 1; }; }
 
 apt-get -qq update
-add git ca-certificates  # there before the clone was
+add git ca-certificates  # needed to clone
 
 echo "tools/setup"
 time tools/setup

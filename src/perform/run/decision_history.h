@@ -32,10 +32,9 @@ class DecisionHistory {
   // decision used.
   void take_over(const std::function<bool(const Decision&)>& is_usable) {
     const auto text = read_file(file_);
-    const auto value =
-        text ? parse_json(*text, file_) : Result<Value>(tl::unexpected(text.error()));
-    auto newest = value ? read_fields<Decision>(*value, file_)
-                        : Result<Decision>(tl::unexpected(value.error()));
+    const auto value = text ? parse_json(*text, file_) : Result<Value>(fail(text.error()));
+    auto newest =
+        value ? read_fields<Decision>(*value, file_) : Result<Decision>(fail(value.error()));
     if (newest && is_usable(*newest)) append(std::move(*newest));
   }
   // On a full disk a launcher that continues this run begins with the decision before, or the Plan's.

@@ -298,7 +298,8 @@ class Voyage {
     if (!storm_.files_change || run.record().begun_again + run.record().begun_for_a_spare > 0)
       return {};  // then people removed the folders
     for (const std::string& path : kept_) {
-      if (!fs::exists(path)) return path + " was removed";
+      const auto text = read_file(path);
+      if (!text || *text != "others'") return path + " was removed or changed";
     }
     return {};
   }

@@ -1,4 +1,5 @@
-// What a run changes while it goes on, as its controllers decided it: kept in files, told ranks and people.
+// What a run changes during training, as its controllers decided it: kept in files, told ranks and people. Iterations
+// count from 1.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace tombolo::tune {
 struct DensityDecision {
   int64_t first_iteration = 1;  // that has it
   double before = 0;
-  double density = 0;
+  double density = 0;   // share of the gradients, 0 to 1
   BytesPerSecond rate;  // of the line, as it was estimated; 0: not known
   std::string reason;   // one sentence, with figures
 };

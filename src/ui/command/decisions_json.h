@@ -1,4 +1,4 @@
-// What a run, or a simulated one, changed while it went on, as answers have it:
+// What a run, or a simulated one, changed during training, as answers have it:
 // {"first", "last", "changed", "changes": [...]}.
 #pragma once
 
