@@ -92,7 +92,7 @@ TEST(BatchControl, ARankThatCannotUseADivisionLeavesTheOneInUse) {
   EXPECT_FALSE((*decided)->verdict.holds);
   EXPECT_FALSE((*decided)->decision);
   EXPECT_THAT((*decided)->refused,
-              HasSubstr("rank 1 (oregon) cannot have microbatches 8,4 from iteration"));
+              HasSubstr("rank 1 (oregon) cannot use microbatches 8,4 from iteration"));
   EXPECT_THAT((*decided)->refused, HasSubstr("no memory for 8\n  training continues with 6,6"));
   EXPECT_FALSE(*control.add(0, join::BatchAnswer{order.order, true})) << "decided already";
   for (int more = 0; more < 20; ++more) EXPECT_FALSE(report_speeds(control, iteration++, 2));
