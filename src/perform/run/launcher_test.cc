@@ -123,34 +123,52 @@ TEST(LauncherDeathTest, TheCommandLineHasBoundedItsNumbers) {
   EXPECT_DEATH(static_cast<void>(launch(plan, {.end_max = {}}, clock)), "0 ns for workers to end");
 }
 
-using LauncherFolder = FolderTest;
+class LauncherFolder : public FolderTest {
+ protected:
+  // The launcher before was killed after the last step, and left a Trace of the Plan with this digest. The Plan
+  // takes no checkpoints, from whose step steps could be counted.
+  Result<observe::RunSummary> launch_again(const plan::Plan& plan, const std::string& digest);
 
-// The launcher before was killed after the last step. The Plan takes no checkpoints, from whose step they could be
-// counted.
-TEST_F(LauncherFolder, CountsAllStepsOfARunThatWasDoneBefore) {
-  const plan::Plan plan = make_test_plan({.steps = 3});
+  std::string notes_;
+};
+
+Result<observe::RunSummary> LauncherFolder::launch_again(const plan::Plan& plan,
+                                                         const std::string& digest) {
   SystemClock clock;
   {
     const auto killed = join::Membership::open(plan, {.output = folder_}, clock);
-    ASSERT_TRUE(killed) << killed.error().text();
+    if (!killed) return fail(killed.error());
     (*killed)->begin();
     for (const int32_t rank : {0, 1}) (*killed)->came(rank);
     (*killed)->done();
-    ASSERT_TRUE((*killed)->status());
+    TRY((*killed)->status());
   }
   trace::Trace trace;
-  trace.header.plan_digest = plan::plan_digest(plan);
-  ASSERT_TRUE(trace::write_trace(folder_ + "/trace.jsonl", trace));
-  std::string notes;
-  const auto summary = launch(plan,
-                              {.output = folder_,
-                               .restarts = 1,
-                               .worker_program = "/bin/true",
-                               .on_note = [&](const std::string& note) { notes += note; }},
-                              clock);
+  trace.header.plan_digest = digest;
+  TRY(trace::write_trace(folder_ + "/trace.jsonl", trace));
+  return launch(plan,
+                {.output = folder_,
+                 .restarts = 1,
+                 .worker_program = "/bin/true",
+                 .on_note = [&](const std::string& note) { notes_ += note; }},
+                clock);
+}
+
+TEST_F(LauncherFolder, CountsAllStepsOfARunThatWasDoneBefore) {
+  const plan::Plan plan = make_test_plan({.steps = 3});
+  const auto summary = launch_again(plan, plan::plan_digest(plan));
   ASSERT_TRUE(summary) << summary.error().text();
-  EXPECT_EQ(notes, "the launcher of this run was killed; all steps are done");
+  EXPECT_EQ(notes_, "the launcher of this run was killed; all steps are done");
   EXPECT_EQ(summary->steps, 3);
+}
+
+TEST_F(LauncherFolder, BelievesNoTraceOfAnotherPlan) {
+  const plan::Plan plan = make_test_plan({.steps = 3});
+  const auto summary = launch_again(plan, plan::plan_digest(make_test_plan({.steps = 4})));
+  ASSERT_FALSE(summary);
+  EXPECT_THAT(
+      summary.error().text(),
+      HasSubstr(folder_ + "/trace.jsonl: this Trace is of another Plan\n  try removing it and"));
 }
 
 TEST(LeaseTerms, LastAsLongAsTheGraceUnlessAskedOtherwise) {
