@@ -65,13 +65,13 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
         observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
   DensityControl density(plan, lasting ? options.output + "/journal-density.json" : "",
                          membership->goes_on());
-  for (const tune::DensityDecision& decision :
-       density.history().newest()) {  // of the launcher before
+  // Of the launcher before, as of the batch below.
+  for (const tune::DensityDecision& decision : density.history().newest()) {
     if (options.telemetry) options.telemetry->add(decision);
   }
   BatchControl batch(plan, lasting ? options.output + "/journal-batch.json" : "",
                      membership->goes_on(), options.batch_window);
-  for (const tune::BatchDecision& decision : batch.history().newest()) {  // the same
+  for (const tune::BatchDecision& decision : batch.history().newest()) {
     if (options.telemetry) options.telemetry->add(decision);
   }
   int restarts = 0;

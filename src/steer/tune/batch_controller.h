@@ -35,8 +35,8 @@ namespace tombolo::tune {
 struct PassTimes {
   int64_t microbatches = 1;  // of its pipeline
   Seconds computing;         // in forward and backward passes, all microbatches together
-  Seconds
-      passes;  // from the start of the first of them to the end of the last, less waits for gradients
+  // From the start of the first of them to the end of the last, less waits for gradients.
+  Seconds passes;
 };
 
 class BatchController {
@@ -90,4 +90,5 @@ class BatchController {
 
 // Of a Plan whose batch changes, with these numbers in use.
 BatchController::Options batch_options(const plan::Plan& plan, std::vector<int64_t> microbatches);
+
 }  // namespace tombolo::tune

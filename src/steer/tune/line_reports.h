@@ -58,4 +58,5 @@ class LineReports {
 
 // Of a Plan whose density changes, from `density` on.
 RateController::Options controller_options(const plan::Plan& plan, double density);
+
 }  // namespace tombolo::tune

@@ -33,8 +33,8 @@ struct PlanCommandOptions {
   std::string export_to;  // megatron or torchtitan; empty: neither
   bool across = false;    // compare the ways over several datacenters
   double tokens = 0;      // across: the target, of dense training; 0: none
-  std::string
-      steps_factor;  // across: law, off, or a file of tombolo tune; empty: of the job, or law
+  // across: law, off, or a file of tombolo tune; empty: of the job, or law
+  std::string steps_factor;
   std::vector<int64_t> local_steps;  // across: between outer steps, beside 30
   Seconds deadline;                  // across: to the target; 0: none
   Dollars budget;                    // across: to the target; 0: none
