@@ -7,6 +7,16 @@
 #include "base/check.h"
 
 namespace tombolo::chakra {
+
+Attribute number_attribute(std::string_view name, AttributeKind kind, int64_t value) {
+  Attribute attribute;
+  attribute.name = name;
+  attribute.has_value = true;
+  attribute.kind = kind;
+  attribute.numbers = {static_cast<uint64_t>(value)};
+  return attribute;
+}
+
 namespace {
 
 constexpr std::string_view kNanos = "duration_nanos";
@@ -109,15 +119,6 @@ Status take(const ChakraNode& message, const Attribute& attribute, bool keep_ten
   return {};
 }
 
-Attribute number(std::string_view name, AttributeKind kind, int64_t value) {
-  Attribute attribute;
-  attribute.name = name;
-  attribute.has_value = true;
-  attribute.kind = kind;
-  attribute.numbers = {static_cast<uint64_t>(value)};
-  return attribute;
-}
-
 Attribute texts(std::string_view name, bool is_list, std::vector<std::string> list) {
   Attribute attribute;
   attribute.name = name;
@@ -131,7 +132,7 @@ Attribute texts(std::string_view name, bool is_list, std::vector<std::string> li
 // What tools read without asking for its kind: int32 where that is wide enough.
 Attribute narrow(std::string_view name, int64_t value) {
   const bool fits = value >= INT32_MIN && value <= INT32_MAX;
-  return number(name, fits ? AttributeKind::kInt32 : AttributeKind::kInt64, value);
+  return number_attribute(name, fits ? AttributeKind::kInt32 : AttributeKind::kInt64, value);
 }
 
 }  // namespace
@@ -211,16 +212,16 @@ ChakraNode to_message(const graph::Node& node, int32_t rank) {
   out.duration_micros = static_cast<uint64_t>(micros);
   const auto add = [&](Attribute attribute) { out.attributes.push_back(std::move(attribute)); };
   // Written even where it is false: some readers take it to be true otherwise.
-  add(number("is_cpu_op", kBool, node.is_cpu_op));
-  if (node.duration.ns % 1000 != 0) add(number(kNanos, kInt64, node.duration.ns));
-  if (node.delay.ns != 0) add(number(kDelay, kInt64, node.delay.ns));
-  if (node.num_ops != 0) add(number("num_ops", kInt64, node.num_ops));
-  if (node.tensor_size != 0) add(number("tensor_size", kUint64, node.tensor_size));
+  add(number_attribute("is_cpu_op", kBool, node.is_cpu_op));
+  if (node.duration.ns % 1000 != 0) add(number_attribute(kNanos, kInt64, node.duration.ns));
+  if (node.delay.ns != 0) add(number_attribute(kDelay, kInt64, node.delay.ns));
+  if (node.num_ops != 0) add(number_attribute("num_ops", kInt64, node.num_ops));
+  if (node.tensor_size != 0) add(number_attribute("tensor_size", kUint64, node.tensor_size));
   const bool collective = node.type == graph::NodeType::kCollective;
   const bool sends = node.type == graph::NodeType::kSend;
-  if (collective) add(number("comm_type", kInt64, static_cast<int64_t>(node.collective)));
+  if (collective) add(number_attribute("comm_type", kInt64, static_cast<int64_t>(node.collective)));
   if (collective || sends || node.type == graph::NodeType::kReceive) {
-    add(number("comm_size", kInt64, node.comm_size));
+    add(number_attribute("comm_size", kInt64, node.comm_size));
     if (node.comm_priority != 0) add(narrow("comm_priority", node.comm_priority));
     add(narrow("comm_tag", node.comm_tag));
   }
@@ -231,7 +232,7 @@ ChakraNode to_message(const graph::Node& node, int32_t rank) {
   const graph::NodeDetails& details = *node.details;
   if (!details.pg_name.empty()) add(texts("pg_name", false, {details.pg_name}));
   if (!details.involved_dims.empty()) {
-    Attribute dims = number("involved_dim", kBool, 0);
+    Attribute dims = number_attribute("involved_dim", kBool, 0);
     dims.is_list = true;
     dims.numbers.assign(details.involved_dims.begin(), details.involved_dims.end());
     add(std::move(dims));

@@ -70,6 +70,9 @@ struct Attribute {
   bool operator==(const Attribute&) const = default;
 };
 
+// A scalar of a kind that is a number.
+Attribute number_attribute(std::string_view name, AttributeKind kind, int64_t value);
+
 struct IoInfo {
   std::string values, shapes, types;
   bool operator==(const IoInfo&) const = default;

@@ -11,7 +11,7 @@
 namespace tombolo::chakra {
 namespace {
 
-constexpr size_t kFileLimit = size_t{2} << 30;
+constexpr size_t kUnzippedMax = size_t{2} << 30;
 constexpr int64_t kPause = 1'000'000;                   // ns
 constexpr int64_t kLastId = int64_t{1} << 62;           // room for kernels behind it
 constexpr int64_t kLeast = -4'000'000'000'000'000'000;  // ns, where hostile sums stop
@@ -320,14 +320,6 @@ Communication communication_of(const KinetoEvent& kernel, const Operator& launch
 
 // --- Nodes ---------------------------------------------------------------------------------------
 
-Attribute number(std::string_view name, AttributeKind kind, int64_t value) {
-  Attribute out;
-  out.name = name;
-  out.has_value = true;
-  out.kind = kind;
-  out.numbers = {static_cast<uint64_t>(value)};
-  return out;
-}
 Attribute word(std::string_view name, std::string value) {
   Attribute out;
   out.name = name;
@@ -340,7 +332,7 @@ Attribute word(std::string_view name, std::string value) {
 void set_duration(ChakraNode& node, int64_t ns) {
   node.duration_micros = static_cast<uint64_t>(ns / 1000 + (ns % 1000 >= 500 ? 1 : 0));
   if (ns % 1000 != 0)
-    node.attributes.push_back(number("duration_nanos", AttributeKind::kInt64, ns));
+    node.attributes.push_back(number_attribute("duration_nanos", AttributeKind::kInt64, ns));
 }
 void set_start(ChakraNode& node, const KinetoEvent& event) {
   node.start_time_micros = static_cast<uint64_t>(std::max<int64_t>(event.start.ns, 0) / 1000);
@@ -371,11 +363,11 @@ ChakraNode host_node(const Operator& op) {
   out.type = static_cast<int32_t>(groups ? graph::NodeType::kMetadata : graph::NodeType::kCompute);
   out.inputs = io_info(*op.value, "inputs");
   out.outputs = io_info(*op.value, "outputs");
-  out.attributes.push_back(number("is_cpu_op", AttributeKind::kBool, 1));
+  out.attributes.push_back(number_attribute("is_cpu_op", AttributeKind::kBool, 1));
   for (const char* name : {"rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid"}) {
     const Value* value = property(*op.value, name);
     if (!value || !value->get<int64_t>()) continue;
-    out.attributes.push_back(number(name, AttributeKind::kInt64, *value->get<int64_t>()));
+    out.attributes.push_back(number_attribute(name, AttributeKind::kInt64, *value->get<int64_t>()));
   }
   const std::string schema = text(property(*op.value, "op_schema"));
   if (!schema.empty()) out.attributes.push_back(word("op_schema", schema));
@@ -391,16 +383,17 @@ ChakraNode device_node(int64_t id, const KinetoEvent& kernel, const Communicatio
   out.type = static_cast<int32_t>(said.type);
   set_start(out, kernel);
   using enum AttributeKind;
-  out.attributes.push_back(number("is_cpu_op", kBool, 0));
-  out.attributes.push_back(number("stream", kInt64, kernel.stream));
+  out.attributes.push_back(number_attribute("is_cpu_op", kBool, 0));
+  out.attributes.push_back(number_attribute("stream", kInt64, kernel.stream));
   if (said.type != graph::NodeType::kCompute) {
     if (said.type == graph::NodeType::kCollective) {
-      out.attributes.push_back(number("comm_type", kInt64, static_cast<int64_t>(said.collective)));
+      out.attributes.push_back(
+          number_attribute("comm_type", kInt64, static_cast<int64_t>(said.collective)));
     } else if (said.peer >= 0 && said.peer <= INT32_MAX) {
       const char* end = said.type == graph::NodeType::kSend ? "comm_dst" : "comm_src";
-      out.attributes.push_back(number(end, kInt32, said.peer));
+      out.attributes.push_back(number_attribute(end, kInt32, said.peer));
     }
-    out.attributes.push_back(number("comm_size", kInt64, said.bytes));
+    out.attributes.push_back(number_attribute("comm_size", kInt64, said.bytes));
     if (!said.group.empty()) out.attributes.push_back(word("pg_name", said.group));
   }
   set_duration(out, (kernel.end - kernel.start).ns);
@@ -540,7 +533,7 @@ void add_metadata(const Value& trace, ChakraMetadata& metadata) {
   for (const char* key : {"pid", "start_ts", "finish_ts"}) {
     const int64_t said = integer(trace.find(key), -1);
     if (said < 0) continue;
-    metadata.attributes.push_back(number(key, AttributeKind::kUint64, said));
+    metadata.attributes.push_back(number_attribute(key, AttributeKind::kUint64, said));
   }
 }
 
@@ -587,8 +580,8 @@ Result<PytorchTrace> read_pytorch(const std::string& execution_trace, const std:
         fmt::format("{}: an execution trace of PyTorch says nothing about time", execution_trace),
         "--kineto FILE, the trace that the profiler exported from the same run");
   }
-  const std::string first = TRY(read_unzipped(execution_trace, kFileLimit));
-  const std::string second = TRY(read_unzipped(kineto, kFileLimit));
+  const std::string first = TRY(read_unzipped(execution_trace, kUnzippedMax));
+  const std::string second = TRY(read_unzipped(kineto, kUnzippedMax));
   const Value trace = TRY(parse_json(first, execution_trace));
   const Value events = TRY(parse_json(second, kineto));
   return join_pytorch(trace, execution_trace, events, kineto);
