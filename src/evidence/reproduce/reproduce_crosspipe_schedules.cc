@@ -119,7 +119,7 @@ double one_forward_one_backward(const Cell& cell, int datacenters) {
   return per_microbatch(schedule::makespan_of(*schedule, of.shape, of.times), of);
 }
 
-constexpr const char* kPaper =
+constexpr const char* kCrossPipePaper =
     "Chen et al. 2025, CrossPipe: towards optimal pipeline schedules for cross-datacenter "
     "training, ";
 constexpr const char* kModel =
@@ -141,7 +141,7 @@ Row at_most(std::string name, double ours, double published, const char* reason)
 Table best_of(const char* name, const char* where, const char* split, int datacenters,
               std::span<const Found> found) {
   Table table{name,
-              std::string(kPaper) + where + kModel + split,
+              std::string(kCrossPipePaper) + where + kModel + split,
               "no more than 3 % above theirs; below it, part is what the simulation leaves out: of "
               "1F1B, played as printed, up to 12 %",
               {}};
@@ -160,7 +160,8 @@ Table best_of(const char* name, const char* where, const char* split, int datace
 // Lines next to CrossUD and CrossUDSub, folds next to CrossWave.
 Table by_family(std::span<const Found> found) {
   Table table{"crosspipe/table-6-families",
-              std::string(kPaper) + "table 6, four datacenters" + kModel + "B = 1.22 F, W = 0.54 F",
+              std::string(kCrossPipePaper) + "table 6, four datacenters" + kModel +
+                  "B = 1.22 F, W = 0.54 F",
               "no more than 3 % above theirs",
               {}};
   const char* reason = "no fold this short was found, and no bound excludes one; a line is shorter";

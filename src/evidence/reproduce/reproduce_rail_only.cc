@@ -10,7 +10,7 @@
 namespace tombolo::reproduce {
 namespace {
 
-constexpr const char* kPaper =
+constexpr const char* kRailOnlyPaper =
     "Wang et al. 2023, How to Build Low-cost Networks for Large "
     "Language Models, ";
 constexpr const char* kPoints =
@@ -96,10 +96,11 @@ DomainGains domain_gains(const cost::RailOnlyModel& model, int64_t batch) {
 }
 
 Table figure_9() {
-  Table table{"rail-only/figure-9",
-              std::string(kPaper) + "section 6.2, iteration time by domain size K, three clusters",
-              std::string(kPoints) + "2.1 points",
-              {}};
+  Table table{
+      "rail-only/figure-9",
+      std::string(kRailOnlyPaper) + "section 6.2, iteration time by domain size K, three clusters",
+      std::string(kPoints) + "2.1 points",
+      {}};
   const DomainGains large = domain_gains(kGpt1T, 4096);
   const DomainGains small = domain_gains(kGpt146B, 1024);
   const std::string one_size =
@@ -146,7 +147,7 @@ double won_by_network_bandwidth(int64_t domain) {
 Table figure_10() {
   Table table{
       "rail-only/figure-10",
-      std::string(kPaper) +
+      std::string(kRailOnlyPaper) +
           "section 6.3, GPT-1T by bandwidth; means over the other "
           "bandwidth",
       std::string(kPoints) +
@@ -168,11 +169,11 @@ double relative_performance(int64_t domain, int64_t batch) {
 }
 
 Table rail_only_figure_11() {
-  Table table{
-      "rail-only/figure-11",
-      std::string(kPaper) + "section 6.4, GPT-1T on 32,768 GPUs by batch: ideal time over time",
-      std::string(kPoints) + "2 points",
-      {}};
+  Table table{"rail-only/figure-11",
+              std::string(kRailOnlyPaper) +
+                  "section 6.4, GPT-1T on 32,768 GPUs by batch: ideal time over time",
+              std::string(kPoints) + "2 points",
+              {}};
   table.rows = {percent("K = 256, batch 256", relative_performance(256, 256), 93, 2),
                 percent("K = 256, batch 4096", relative_performance(256, 4096), 99, 2),
                 percent("K = 8, batch 256", relative_performance(8, 256), 58, 2),
@@ -260,7 +261,7 @@ const network::Grid kGh200{256, 16, 900_GBps, 400_Gbps};
 
 Table appendix_a() {
   Table table{"rail-only/appendix-a",
-              std::string(kPaper) +
+              std::string(kRailOnlyPaper) +
                   "appendix A, all-gather bound over all cuts of grids of up to "
                   "12 GPUs, x in a domain, y domains",
               "exact: counts",
@@ -292,11 +293,11 @@ Table appendix_a() {
 // --- Appendix D: all-to-all --------------------------------------------------------------------
 
 Table appendix_d() {
-  Table table{
-      "rail-only/appendix-d",
-      std::string(kPaper) + "appendix D, what all-to-all loses on rails; 16 GH200 of 256 GPUs",
-      "equation 22 approximates y(x-1) by x(y-1), which are 6.25 % apart here",
-      {}};
+  Table table{"rail-only/appendix-d",
+              std::string(kRailOnlyPaper) +
+                  "appendix D, what all-to-all loses on rails; 16 GH200 of 256 GPUs",
+              "equation 22 approximates y(x-1) by x(y-1), which are 6.25 % apart here",
+              {}};
   const Seconds full = network::all_to_all_full_bisection(kGh200, 1_GB);
   const Seconds rail = network::all_to_all_rail_only(kGh200, 1_GB);
   const double slowdown = rail / full - 1;  // of equations 21 and 20

@@ -5,7 +5,7 @@
 namespace tombolo::reproduce {
 namespace {
 
-constexpr const char* kRailOnlyPaper =
+constexpr const char* kRailOnlySection =
     "Wang et al. 2023, How to Build Low-cost Networks for Large Language Models, section 3";
 
 // Narayanan et al. 2021, Efficient Large-Scale Language Model Training on GPU Clusters Using
@@ -47,7 +47,7 @@ double percent(double part, double whole) { return 100 * part / whole; }
 Table pairs() {
   Table table{
       "rail-only/section-3-pairs",
-      std::string(kRailOnlyPaper) + ".1, GPT models of Narayanan et al. 2021 in domains of 8",
+      std::string(kRailOnlySection) + ".1, GPT models of Narayanan et al. 2021 in domains of 8",
       "bounds, so the gap is how far inside we are: \"over 75 %\" leaves room up to 100",
       {}};
   for (const MegatronRow& row : kRows) {
@@ -82,7 +82,7 @@ Table pairs() {
 Table volumes() {
   Table table{
       "rail-only/section-3-volumes",
-      std::string(kRailOnlyPaper) + ".2, GPT-1T: figure 4 on 3072 A100, figure 5 on 16 GH200",
+      std::string(kRailOnlySection) + ".2, GPT-1T: figure 4 on 3072 A100, figure 5 on 16 GH200",
       "\"about 6 GB\" to 15 %, a percentage to its printed digits",
       {}};
   // With data 6 and pipeline 64 the second stage, without an embedding, starts at GPU 48; 56 is the

@@ -8,7 +8,7 @@ namespace tombolo::link {
 namespace {
 
 constexpr int64_t kFirstPause = 50'000'000;  // ns
-constexpr int64_t kPauseMax = 2'000'000'000;
+constexpr int64_t kLongestPause = 2'000'000'000;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Recovery::Recovery(Graces graces, uint32_t connections, uint64_t seed)
 
 SimDuration Recovery::pause(uint32_t calls) {
   if (calls == 0) return {};
-  const int64_t whole = std::min(kPauseMax, kFirstPause << std::min(calls - 1, 10u));
+  const int64_t whole = std::min(kLongestPause, kFirstPause << std::min(calls - 1, 10u));
   return {static_cast<int64_t>(static_cast<double>(whole) * (0.75 + random_.uniform() / 2))};
 }
 
@@ -34,7 +34,7 @@ void Recovery::lost(uint32_t connection, Loss loss, const std::string& why, SimT
   lost.since = now;
   lost.why = why;
   const auto before = came_back_.find(connection);
-  if (before != came_back_.end() && now - before->second.at < SimDuration{kPauseMax}) {
+  if (before != came_back_.end() && now - before->second.at < SimDuration{kLongestPause}) {
     lost.calls = before->second.calls + 1;
     // A call of long ago may have been answered late, by a process that slept.
     if (before->second.loss == Loss::kSilent) lost.loss = Loss::kSilent;

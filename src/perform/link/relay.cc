@@ -8,8 +8,8 @@
 namespace tombolo::link {
 namespace {
 
-constexpr size_t kNoteBytes = 8;                 // at the end of a gathered share
-constexpr int64_t kStampMax = int64_t{1} << 62;  // as in frames
+constexpr size_t kNoteBytes = 8;                      // at the end of a gathered share
+constexpr int64_t kRelayStampMax = int64_t{1} << 62;  // as in frames
 
 void append_note(Payload& payload, SimTime start) {
   const auto value = static_cast<uint64_t>(start.ns);
@@ -25,7 +25,7 @@ Result<SimTime> strip_note(Payload& payload) {
   for (size_t i = 0; i < kNoteBytes; ++i) {
     value |= static_cast<uint64_t>(payload[payload.size() - kNoteBytes + i]) << (8 * i);
   }
-  if (value >= static_cast<uint64_t>(kStampMax))
+  if (value >= static_cast<uint64_t>(kRelayStampMax))
     return failed("a share says that it left at no instant");
   payload.resize(payload.size() - kNoteBytes);
   return SimTime{static_cast<int64_t>(value)};

@@ -8,7 +8,7 @@
 namespace tombolo::link {
 namespace {
 
-constexpr std::string_view kMagic = "TMBSPLCE";
+constexpr std::string_view kSpliceMagic = "TMBSPLCE";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kSigned = 24;  // bytes, before the code
 
@@ -26,7 +26,7 @@ uint32_t number_at(const Preface& bytes, size_t at) {
 
 Preface encode_preface(const Token& token, const SpliceCall& call) {
   Preface out{};
-  for (size_t i = 0; i < kMagic.size(); ++i) out[i] = static_cast<std::byte>(kMagic[i]);
+  for (size_t i = 0; i < kSpliceMagic.size(); ++i) out[i] = static_cast<std::byte>(kSpliceMagic[i]);
   put(out, 8, kVersion);
   put(out, 12, static_cast<uint32_t>(call.from));
   put(out, 16, static_cast<uint32_t>(call.to));
@@ -38,7 +38,7 @@ Preface encode_preface(const Token& token, const SpliceCall& call) {
 
 Result<SpliceCall> decode_preface(const Token& token, int32_t ranks, const Preface& bytes) {
   const std::span all(bytes);
-  const auto magic = std::as_bytes(std::span(kMagic));
+  const auto magic = std::as_bytes(std::span(kSpliceMagic));
   if (!std::equal(magic.begin(), magic.end(), all.begin()))
     return failed("it did not begin as a rank does that wants to be joined to another");
   if (number_at(bytes, 8) != kVersion)

@@ -8,16 +8,16 @@
 namespace tombolo::link {
 namespace {
 
-constexpr SimDuration kMillisecond{1'000'000};
+constexpr SimDuration kOneMillisecond{1'000'000};
 const Strangers::Options kFew{.total = 4, .per_address = 3};
 
 TEST(Strangers, TheOldestSilentOneGoesAndOnlyWhenItHadItsTime) {
   Strangers strangers(kFew);
   SimTime now;
   for (Strangers::Id id = 1; id <= 4; ++id) EXPECT_FALSE(strangers.add(id, "a", now));
-  EXPECT_EQ(strangers.room_at(now), now + kMillisecond * 100);
+  EXPECT_EQ(strangers.room_at(now), now + kOneMillisecond * 100);
   strangers.spoke(1);
-  now = now + kMillisecond * 100;
+  now = now + kOneMillisecond * 100;
   EXPECT_EQ(strangers.room_at(now), now);
   EXPECT_EQ(strangers.add(5, "a", now), 2u);
   strangers.remove(3);  // a member
@@ -29,10 +29,10 @@ TEST(Strangers, AFloodTakesOnlyItsOwnPlaces) {
   Strangers strangers(kFew);
   SimTime now;
   EXPECT_FALSE(strangers.add(1, "honest", now));
-  now = now + kMillisecond * 200;  // it is the oldest by far, and slow
+  now = now + kOneMillisecond * 200;  // it is the oldest by far, and slow
   for (Strangers::Id id = 2; id <= 50; ++id) {
     now = std::max(now, strangers.room_at(now));
-    if (id > 4) now = now + kMillisecond * 100;
+    if (id > 4) now = now + kOneMillisecond * 100;
     EXPECT_NE(strangers.add(id, "flood", now), 1u);
   }
   EXPECT_EQ(strangers.size(), 4u);
@@ -46,14 +46,14 @@ TEST(Strangers, AreBoundedAndMoveOn) {
     SimTime now;
     std::map<Strangers::Id, SimTime> here;
     for (Strangers::Id id = 1; id < 200; ++id) {
-      now = now + kMillisecond * static_cast<int64_t>(random.below(40));
-      ASSERT_LE(strangers.room_at(now), now + kMillisecond * 1000);
+      now = now + kOneMillisecond * static_cast<int64_t>(random.below(40));
+      ASSERT_LE(strangers.room_at(now), now + kOneMillisecond * 1000);
       now = strangers.room_at(now);
       const auto goes = strangers.add(id, std::to_string(random.below(3)), now);
       if (goes) {
         ASSERT_NE(*goes, id);
         ASSERT_EQ(here.count(*goes), 1u);
-        ASSERT_GE(now - here[*goes], kMillisecond * 100) << "seed " << seed;
+        ASSERT_GE(now - here[*goes], kOneMillisecond * 100) << "seed " << seed;
         here.erase(*goes);
       }
       here[id] = now;

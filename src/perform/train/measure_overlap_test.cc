@@ -8,7 +8,7 @@
 namespace tombolo::train {
 namespace {
 
-plan::Plan tiny_plan(bool sequence_parallel) {
+plan::Plan overlap_plan(bool sequence_parallel) {
   plan::Plan plan = make_test_plan({.stages = 1, .microbatches = 2});
   plan.model = {.name = "tiny",
                 .layers = 2,
@@ -27,7 +27,7 @@ plan::Plan tiny_plan(bool sequence_parallel) {
 
 TEST(MeasureOverlap, EveryOperatorAloneAndEachClassBesideCommunication) {
   for (const bool rows : {false, true}) {
-    const auto samples = measure_overlap(tiny_plan(rows), 0_s, 3);
+    const auto samples = measure_overlap(overlap_plan(rows), 0_s, 3);
     ASSERT_TRUE(samples) << samples.error().text();
     std::vector<std::string> names, measured, pairs;
     const Meeting meeting = rows ? Meeting::kRows : Meeting::kSums;
@@ -56,7 +56,7 @@ TEST(MeasureOverlap, EveryOperatorAloneAndEachClassBesideCommunication) {
 }
 
 TEST(MeasureOverlap, NamesWhatHasNoOperators) {
-  plan::Plan plan = tiny_plan(false);
+  plan::Plan plan = overlap_plan(false);
   plan.model.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 12};
   EXPECT_THAT(measure_overlap(plan, 0_s, 1).error().text(), testing::HasSubstr("layer of experts"));
 }

@@ -7,7 +7,7 @@
 namespace tombolo::train {
 namespace {
 
-constexpr int kLooks = 1000;  // a microsecond or some, before others get a turn
+constexpr int kStrandLooks = 1000;  // a microsecond or some, before others get a turn
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void CommonStart::meet() {
     ++meetings_;
   }
   for (int look = 0; meetings_ == before && !abandoned_; ++look) {
-    if (look >= kLooks) std::this_thread::yield();
+    if (look >= kStrandLooks) std::this_thread::yield();
   }
   if (abandoned_) throw ShardTeam::Abandoned{};
 }

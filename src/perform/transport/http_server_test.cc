@@ -23,9 +23,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 // A client that says what it likes, byte by byte.
-class Caller {
+class HttpCaller {
  public:
-  explicit Caller(const Address& at, const char* from = "127.0.0.1") {
+  explicit HttpCaller(const Address& at, const char* from = "127.0.0.1") {
     sockaddr_in own{}, to{};
     own.sin_family = to.sin_family = AF_INET;
     inet_pton(AF_INET, from, &own.sin_addr);
@@ -36,8 +36,8 @@ class Caller {
     CHECK(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0, "nobody at {}",
           at.text());
   }
-  Caller(Caller&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~Caller() {
+  HttpCaller(HttpCaller&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~HttpCaller() {
     if (fd_ >= 0) close(fd_);
   }
   int socket() const { return fd_; }
@@ -81,7 +81,7 @@ class Echo : public testing::Test {
     ASSERT_TRUE(server) << server.error().text();
     server_ = std::move(*server);
   }
-  std::string ask(std::string_view text) { return Caller(server_->address()).ask(text); }
+  std::string ask(std::string_view text) { return HttpCaller(server_->address()).ask(text); }
 
   std::unique_ptr<HttpServer> server_;
 };
@@ -152,7 +152,7 @@ TEST_F(Echo, BoundsHeadsAndBodies) {
 TEST_F(Echo, SaysWhetherABodyIsWanted) {
   open();
   const std::string end = "Host: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-  Caller asks(server_->address());
+  HttpCaller asks(server_->address());
   asks.say("POST /a HTTP/1.1\r\n" + end);
   char first[25];
   for (size_t at = 0; at < sizeof first;) {
@@ -191,12 +191,12 @@ TEST_F(Echo, ASlowRequestIsToldThatItsTimeIsOver) {
 // Four times as many as are held, from one address, none of which ever says more.
 TEST_F(Echo, SlowOnesOfOneAddressKeepNobodyOut) {
   open({.connections = 32});
-  std::vector<Caller> slow;
+  std::vector<HttpCaller> slow;
   for (int i = 0; i < 128; ++i) {
     slow.emplace_back(server_->address(), "127.0.0.2");
     slow.back().say("GET /a HT");
   }
-  Caller early(server_->address());  // of another address, and as slow as they are
+  HttpCaller early(server_->address());  // of another address, and as slow as they are
   early.say("GET /early HTTP/1.1\r\n");
   for (int i = 0; i < 64; ++i) {
     slow.emplace_back(server_->address(), "127.0.0.2");
@@ -246,32 +246,32 @@ constexpr std::string_view kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 // Two are answered, three wait, and all others of a burst hear so at once.
 TEST_F(Held, ABurstIsRefusedAndNotReset) {
   open({.threads = 2, .waiting = 3});
-  std::vector<Caller> callers;
+  std::vector<HttpCaller> callers;
   for (int i = 0; i < 5; ++i) {
     callers.emplace_back(server_->address());
     callers.back().say(kGet);
     if (i < 2) await(begun_, i + 1);
   }
-  std::vector<Caller> late;
+  std::vector<HttpCaller> late;
   for (int i = 0; i < 40; ++i) {
     late.emplace_back(server_->address());
     late.back().say(kGet);
   }
   int refused = 0;
-  for (Caller& each : late) {
+  for (HttpCaller& each : late) {
     const std::string answer = each.hear();
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 429 "));
     refused += answer.starts_with("HTTP/1.1 429 ");
   }
   EXPECT_EQ(refused, 40);
   let_go();
-  for (Caller& each : callers) EXPECT_THAT(each.hear(), EndsWith("done"));
+  for (HttpCaller& each : callers) EXPECT_THAT(each.hear(), EndsWith("done"));
 }
 
 TEST_F(Held, NoticesWhoLeaves) {
   open({});
   {
-    const Caller leaves(server_->address());
+    const HttpCaller leaves(server_->address());
     leaves.say(kGet);
     await(begun_, 1);
   }
@@ -280,7 +280,7 @@ TEST_F(Held, NoticesWhoLeaves) {
 
 TEST_F(Held, StopsWhileOthersWait) {
   open({.threads = 1});
-  const Caller first(server_->address()), waits(server_->address());
+  const HttpCaller first(server_->address()), waits(server_->address());
   first.say(kGet);
   await(begun_, 1);
   waits.say(kGet);
@@ -299,9 +299,10 @@ TEST(HttpServer, StreamsInChunksOrToTheEnd) {
                                               EXPECT_TRUE(client.write(piece));
                                           }};
                                         }});
-  EXPECT_THAT(Caller(server->address()).ask(kGet),
+  EXPECT_THAT(HttpCaller(server->address()).ask(kGet),
               EndsWith("Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n"));
-  EXPECT_THAT(Caller(server->address()).ask("GET / HTTP/1.0\r\n\r\n"), EndsWith("\r\n\r\nabcde"));
+  EXPECT_THAT(HttpCaller(server->address()).ask("GET / HTTP/1.0\r\n\r\n"),
+              EndsWith("\r\n\r\nabcde"));
 }
 
 TEST(HttpServer, AnAnswerThatThrowsIsAnError) {
@@ -310,7 +311,7 @@ TEST(HttpServer, AnAnswerThatThrowsIsAnError) {
       {.listen = {"127.0.0.1", 0}},
       {.answer = [](const HttpRequest&, HttpClient&) -> HttpReply { throw std::bad_alloc(); },
        .answered = [&](const HttpRequest&, int of) { status = of; }});
-  EXPECT_THAT(Caller(server->address()).ask(kGet), StartsWith("HTTP/1.1 500 "));
+  EXPECT_THAT(HttpCaller(server->address()).ask(kGet), StartsWith("HTTP/1.1 500 "));
   server.reset();
   EXPECT_EQ(status, 500);
 }

@@ -12,7 +12,7 @@ namespace tombolo::network {
 namespace {
 
 constexpr int64_t kChunksMax = int64_t{1} << 20;
-constexpr int64_t kNpusMax = int64_t{1} << 30;
+constexpr int64_t kDimensionNpusMax = int64_t{1} << 30;
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
 
@@ -22,7 +22,7 @@ Status check(const ChunkedAllReduce& c) {
   }
   for (size_t d = 0; d < c.dimensions.size(); ++d) {
     const AllReduceDimension& dimension = c.dimensions[d];
-    if (dimension.npus < 2 || dimension.npus > kNpusMax) {
+    if (dimension.npus < 2 || dimension.npus > kDimensionNpusMax) {
       return unusable(fmt::format("chunked all-reduce: dimension {} of {} NPUs: must be 2 to 2^30",
                                   d + 1, dimension.npus),
                       "leave out dimensions of one NPU");

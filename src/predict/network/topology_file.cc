@@ -10,7 +10,7 @@
 namespace tombolo::network {
 namespace {
 
-constexpr int64_t kFileMax = 1 << 20;
+constexpr int64_t kTopologyFileMax = 1 << 20;
 const std::vector<std::string> kKeys = {"topology", "npus_count", "bandwidth", "latency",
                                         "flow-bandwidth"};
 
@@ -102,7 +102,7 @@ Result<Topology> parse_topology(const std::string& text, const std::string& name
 }
 
 Result<Topology> read_topology(const std::string& path) {
-  return parse_topology(TRY(read_file(path, kFileMax)), path);
+  return parse_topology(TRY(read_file(path, kTopologyFileMax)), path);
 }
 
 }  // namespace tombolo::network

@@ -584,7 +584,8 @@ Schedule order_links(Schedule schedule, const PipelineShape& shape, const Times&
     for (int32_t c = 0; c < shape.cell; ++c) {
       const RankActions& order = schedule.ranks[static_cast<size_t>(position * shape.replicas + c)];
       compute.emplace_back();
-      std::copy_if(order.begin(), order.end(), std::back_inserter(compute.back()), is_computation);
+      std::copy_if(order.begin(), order.end(), std::back_inserter(compute.back()),
+                   [](const Action& action) { return is_computation(action); });
     }
   }
   const CellPlay played = play_links(shape, times, rules, std::move(compute));

@@ -153,10 +153,10 @@ class AstraSweep {
   }
 };
 
-using Line = std::vector<std::string>;
+using CsvLine = std::vector<std::string>;
 
-std::vector<Line> lines_of(const SweepGrid& grid, const std::vector<Row>& rows) {
-  std::vector<Line> lines(1 + rows.size());
+std::vector<CsvLine> csv_lines_of(const SweepGrid& grid, const std::vector<Row>& rows) {
+  std::vector<CsvLine> lines(1 + rows.size());
   for (const sweep::SweepAxis& axis : grid.axes()) lines[0].push_back(axis.path);
   for (const char* name : {"npus", "finish_ns", "exposed_ns", "events", "simulated_ranks"}) {
     lines[0].emplace_back(name);
@@ -173,13 +173,13 @@ std::vector<Line> lines_of(const SweepGrid& grid, const std::vector<Row>& rows) 
   return lines;
 }
 
-std::string csv_of(const std::vector<Line>& lines) {
+std::string csv_of(const std::vector<CsvLine>& lines) {
   std::string out;
-  for (const Line& line : lines) out += csv_line(line);
+  for (const CsvLine& line : lines) out += csv_line(line);
   return out;
 }
 
-void print_table(std::ostream& out, const std::vector<Line>& lines) {
+void print_table(std::ostream& out, const std::vector<CsvLine>& lines) {
   TextTable table(std::vector<TextTable::Column>(lines[0].begin(), lines[0].end()));
   for (size_t i = 1; i < lines.size(); ++i) table.row(lines[i]);
   out << table.text();
@@ -210,7 +210,7 @@ Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions
   AstraSweep sweep(options, of_astra);
   TRY(sweep.prepare());
   const std::vector<Row> rows = TRY(sweep.run(threads_or_all(options.threads)));
-  const std::vector<Line> lines = lines_of(sweep.grid(), rows);
+  const std::vector<CsvLine> lines = csv_lines_of(sweep.grid(), rows);
   if (!options.csv.empty()) TRY(write_file(options.csv, csv_of(lines)));
   if (options.json) {
     command::print_json(out, json_of(sweep.grid(), rows));

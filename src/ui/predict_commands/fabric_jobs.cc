@@ -17,7 +17,7 @@ using search::NumberRanges;
 using search::TiledJob;
 
 constexpr int64_t kColumnsMax = 64;  // of the picture
-constexpr size_t kLinesMax = 40;
+constexpr size_t kDomainLinesMax = 40;
 
 char letter(size_t job) {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -92,10 +92,11 @@ void draw(std::ostream& out, const JobTiling& tiling) {
   for (const auto& [domains, line] : lines) width = std::max(width, domains.size());
   out << fmt::format("\n  domains, by {}; . is free\n",
                      step == 1 ? "rail" : fmt::format("{} rails", step));
-  for (size_t i = 0; i < std::min(kLinesMax, lines.size()); ++i) {
+  for (size_t i = 0; i < std::min(kDomainLinesMax, lines.size()); ++i) {
     out << fmt::format("  {:>{}} |{}|\n", lines[i].first, width, lines[i].second);
   }
-  if (lines.size() > kLinesMax) out << fmt::format("  ... {} more\n", lines.size() - kLinesMax);
+  if (lines.size() > kDomainLinesMax)
+    out << fmt::format("  ... {} more\n", lines.size() - kDomainLinesMax);
   out << "\n";
 }
 
