@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/json.h"
 #include "perform/state/checkpoint.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -26,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             "{} lies outside of {}", place.name, shard.file);
     }
   }
-  const std::string text = to_json(write_fields(*manifest));
+  const std::string text = state::manifest_text(*manifest);
   const auto again = state::parse_manifest(text, "again");
   CHECK(again && *again == *manifest, "changed on the way through {}", text);
   return 0;

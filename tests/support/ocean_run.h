@@ -247,11 +247,14 @@ class Run {
         const std::string there =
             state::step_folder(folder(host) + "/checkpoints", manifest->step) + "/" +
             state::kManifestName;
-        auto text = read_file(there);
-        if (!text) continue;
-        const size_t at = text->find(place.digest, text->find("\"" + place.name + "\""));
-        if (at != text->npos) text->replace(at, now.size(), now);
-        CHECK(write_file(there, *text), "{}", there);
+        const auto text = read_file(there);
+        auto theirs = state::parse_manifest(text ? *text : "", there);
+        if (!theirs) continue;
+        for (state::Shard& each : theirs->shards) {
+          for (state::TensorPlace& other : each.tensors)
+            if (other.name == place.name) other.digest = now;
+        }
+        CHECK(write_file(there, state::manifest_text(*theirs)), "{}", there);
       }
     }
   }
@@ -284,8 +287,7 @@ class Run {
   // Who does as the message says resumes, from an older checkpoint or from the beginning.
   void mend(const Error& error, const fs::path& named) {
     if (error.hint.empty()) record_.wrong = "it does not say what to try: " + error.text();
-    if (error.hint.find("older checkpoint") != std::string::npos &&
-        has_whole_checkpoint_below(step_of(named)))
+    if (named.filename() != "journal" && has_whole_checkpoint_below(step_of(named)))
       record_.wrong = "it did not fall back to an older checkpoint: " + error.text();
     std::error_code ec;
     for (int host = 0; host < all_hosts(); ++host) {

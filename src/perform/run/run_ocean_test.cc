@@ -567,8 +567,7 @@ INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
 
 // A run continues from an older checkpoint, or ends with a message that says what to remove (Run::mend); after that every
-// update was made once. Where its journal changed behind the last step the answer may be lost, not the last checkpoint. A
-// manifest has no digest of its own: a name or a seed that changed in it ends the run even where an older one is whole.
+// update was made once. Where its journal changed behind the last step the answer may be lost, not the last checkpoint.
 TEST(RunOcean, ManyStormsWhoseFilesChange) { sail_all(1, seeds(25, 1000), {.files_change = true}); }
 
 // Every iteration has one division of the batch, of which each sample counts once (progress_tracker.h), and no rank

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/file_digest.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "spec/plan/gradient_groups.h"
 #include "spec/schedule/local_steps.h"
@@ -54,6 +55,26 @@ Status check_names(const Manifest& manifest) {
   return {};
 }
 
+constexpr const char* kDigestKey = "digest";
+
+// To the fields of the newest version, without a digest. What all else was before that was written is what it is written
+// as again.
+Status take_off_digest(Value& manifest, const std::string& name) {
+  const Value* version = manifest.find("tombolo_checkpoint");
+  if (version && *version == Value(kManifestWithoutDigest)) {
+    manifest.set("tombolo_checkpoint", kManifestVersion);
+    return {};
+  }
+  if (!version || *version != Value(kManifestVersion)) return {};  // which reading it refuses
+  auto& fields = *manifest.get<Value::Table>();
+  const auto at = std::find_if(fields.begin(), fields.end(),
+                               [](const auto& field) { return field.first == kDigestKey; });
+  const Value said = at == fields.end() ? Value() : std::move(at->second);
+  if (at != fields.end()) fields.erase(at);
+  if (said == Value(digest(to_json(manifest)))) return {};
+  return unusable(name + ": the manifest is damaged: its digest is of other content", "");
+}
+
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).lexically_normal().parent_path().string();
   return parent.empty() ? "." : parent;
@@ -79,7 +100,7 @@ Status commit_manifest(const std::string& directory, const Manifest& manifest, i
   TRY(make_directories(folder));
   TRY(check_shards(folder, manifest, rank));
   const std::string path = folder + "/" + kManifestName;
-  const std::string text = to_json(write_fields(manifest)) + "\n";
+  const std::string text = manifest_text(manifest);
   const auto there = read_file(path);
   // Ranks that share a folder all come here, with the same words.
   if (!there || *there != text) TRY(write_file(path, text));
@@ -262,8 +283,15 @@ std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most
   return out;
 }
 
+std::string manifest_text(const Manifest& manifest) {
+  Value value = write_fields(manifest);
+  value.set(kDigestKey, digest(to_json(value)));
+  return to_json(value) + "\n";
+}
+
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name) {
-  const Value value = TRY(parse_json(text, name));
+  Value value = TRY(parse_json(text, name));
+  TRY(take_off_digest(value, name));
   auto manifest = read_fields<Manifest>(value, name);
   // A program wrote it: how a key is spelled right is no help.
   if (!manifest) manifest.error().hint = "the version of Tombolo that wrote it";

@@ -37,7 +37,8 @@
 
 namespace tombolo::state {
 
-inline constexpr int kManifestVersion = 2;
+inline constexpr int kManifestVersion = 3;
+inline constexpr int kManifestWithoutDigest = 2;  // which is read, too
 
 // One rank's file, as the rank reports it and the manifest lists it.
 struct Shard {
@@ -135,6 +136,8 @@ Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::str
                                                                   int64_t below,
                                                                   const PassedOver& passed_over);
 
+// The bytes of its file: its fields, and a digest of them, by which a change of any of them is found.
+std::string manifest_text(const Manifest& manifest);
 // The manifest that these bytes are; `name` stands in messages.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name);
 // The same for a run that is resumed, which may begin with an older one.
@@ -192,7 +195,8 @@ void describe(Archive& a, Manifest& manifest) {
   int version = kManifestVersion;
   a.required("tombolo_checkpoint", version);
   a.check(version == kManifestVersion, "tombolo_checkpoint",
-          fmt::format("this program reads version {}", kManifestVersion));
+          fmt::format("this program reads the versions {} and {}", kManifestWithoutDigest,
+                      kManifestVersion));
   a.required("step", manifest.step);
   // Seeds use all 64 bits; JSON readers elsewhere round such numbers.
   std::string seed = fmt::format("{}", manifest.seed);

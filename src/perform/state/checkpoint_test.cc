@@ -179,10 +179,48 @@ TEST_F(Checkpoints, OfAnotherModelAreRefusedByName) {
 TEST_F(Checkpoints, AManifestMayNotNameFilesElsewhere) {
   take(10);
   const std::string path = step_folder(directory_, 10) + "/manifest.json";
-  std::string text = *read_file(path);
-  text.replace(text.find("rank-0"), 6, "../../x");
-  ASSERT_TRUE(write_file(path, text));
+  Manifest manifest = latest().manifest;
+  manifest.shards[0].file = "../../x";
+  ASSERT_TRUE(write_file(path, manifest_text(manifest)));
   EXPECT_THAT(latest_checkpoint(directory_).error().text(), HasSubstr("same folder"));
+}
+
+// Whatever of it changes, it is not what was written.
+TEST_F(Checkpoints, AManifestKnowsOfEachOfItsBytes) {
+  take(10);
+  const std::string path = step_folder(directory_, 10) + "/manifest.json";
+  const std::string text = *read_file(path);
+  const Manifest written = latest().manifest;
+  int64_t harmless = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string changed = text;
+    changed[at] ^= 4;  // digits and letters stay such ones
+    const auto read = parse_manifest(changed, path);
+    if (read) EXPECT_EQ(*read, written) << at;
+    harmless += read ? 1 : 0;
+  }
+  EXPECT_EQ(harmless, 0);
+  std::string other_seed = text;
+  other_seed.replace(other_seed.find("\"seed\": \"7\""), 11, "\"seed\": \"8\"");
+  EXPECT_THAT(parse_manifest_to_resume(other_seed, path).error().text(),
+              AllOf(HasSubstr(path + ": the manifest is damaged"), HasSubstr("older checkpoint")));
+}
+
+// Version 2 has no digest.
+TEST_F(Checkpoints, OfTheVersionBeforeAreRead) {
+  take(10);
+  const std::string path = step_folder(directory_, 10) + "/manifest.json";
+  const Manifest written = latest().manifest;
+  std::string text = *read_file(path);
+  text.replace(text.find("\"tombolo_checkpoint\": 3"), 23, "\"tombolo_checkpoint\": 2");
+  EXPECT_THAT(parse_manifest(text, path).error().text(), HasSubstr("digest"));
+  text.erase(text.rfind(",\n  \"digest\""), std::string::npos);
+  text += "\n}\n";
+  ASSERT_TRUE(write_file(path, text));
+  EXPECT_EQ(latest().manifest, written);
+  text.replace(text.find("\"tombolo_checkpoint\": 2"), 23, "\"tombolo_checkpoint\": 4");
+  EXPECT_THAT(parse_manifest(text, path).error().text(),
+              HasSubstr("this program reads the versions 2 and 3"));
 }
 
 TEST_F(Checkpoints, ARunThatGoesOnPassesOverAManifestThatCannotBeRead) {
