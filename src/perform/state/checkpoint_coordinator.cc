@@ -89,16 +89,24 @@ Result<bool> CheckpointCoordinator::fall_back(const Beginning& from, const Error
   if (from.state_epoch != 0 || may_come) return false;
   const int64_t step = from.state->step;
   const std::string& directory = plan_.checkpoint->directory;
-  const auto older = state::latest_checkpoint(directory, step);
+  const auto note = [this](const Error& why, const std::string& instead) {
+    note_instead(why, instead);
+  };
+  auto older = state::latest_readable_checkpoint(directory, step, note);
   if (older && *older) {
     TRY(state::check_fits(**older, plan_));
     note_instead(damage, (*older)->folder);
-    newest_ = *older;
+    newest_ = std::move(*older);
     return true;
   }
+  return pull_below(step, damage);
+}
+
+// False: no other host has one, or none takes part.
+Result<bool> CheckpointCoordinator::pull_below(int64_t step, const Error& damage) {
   const auto found = sources_.newest_manifest(step);
   if (!options_.elsewhere || !found) return false;
-  note_instead(damage, state::step_folder(directory, found->step));
+  note_instead(damage, state::step_folder(plan_.checkpoint->directory, found->step));
   newest_.reset();
   TRY(pull_manifest(*found));
   return true;
@@ -110,7 +118,8 @@ void CheckpointCoordinator::note_instead(const Error& damage, const std::string&
 
 bool CheckpointCoordinator::has_older(int64_t step) const {
   if (options_.elsewhere && sources_.newest_manifest(step)) return true;
-  const auto older = state::latest_checkpoint(plan_.checkpoint->directory, step);
+  const auto older =
+      state::latest_readable_checkpoint(plan_.checkpoint->directory, step, [](auto&&...) {});
   return older && *older;
 }
 
@@ -158,14 +167,28 @@ Status CheckpointCoordinator::pull_manifest(const StateSources::Found& found) {
         text->append(bytes);
         return {};
       },
-      [this, text, folder]() -> Status {
-        newest_.emplace();
-        newest_->folder = folder;
-        newest_->manifest =
-            TRY(state::parse_manifest_to_resume(*text, folder + "/" + state::kManifestName));
+      [this, text, folder, found]() -> Status {
+        auto manifest = state::parse_manifest_to_resume(
+            *text, fmt::format("{}/{} of rank {}", folder, state::kManifestName, found.rank));
+        if (!manifest) return pull_instead(found, manifest.error());
+        newest_ = {folder, std::move(*manifest)};
         return state::check_fits(*newest_, plan_);
       });
   return {};
+}
+
+// Another host has the same manifest, or an older one.
+Status CheckpointCoordinator::pull_instead(const StateSources::Found& damaged,
+                                           const Error& damage) {
+  sources_.forget_manifest(damaged);
+  if (const auto same = sources_.newest_manifest(damaged.step + 1);
+      same && same->step == damaged.step) {
+    if (options_.note)
+      options_.note(fmt::format("{}; reading that of rank {}", damage.message, same->rank));
+    return pull_manifest(*same);
+  }
+  if (TRY(pull_below(damaged.step, damage))) return {};
+  return fail(damage);
 }
 
 // --- checkpoints ---------------------------------------------------------------------------------

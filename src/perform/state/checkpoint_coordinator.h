@@ -117,6 +117,8 @@ class CheckpointCoordinator {
   Status look_elsewhere();
   Beginning choose() const;
   Result<bool> fall_back(const Beginning& from, const Error& damage);
+  Result<bool> pull_below(int64_t step, const Error& damage);
+  Status pull_instead(const StateSources::Found& damaged, const Error& damage);
   void note_instead(const Error& damage, const std::string& instead) const;
   std::string fetched_path(int32_t rank) const;
 

@@ -361,6 +361,55 @@ TEST_F(Hosts, FallBackToWhatOthersHaveOrNameTheDamage) {
   EXPECT_THAT(gather(none, plan).error().text(), HasSubstr("the shard is damaged: it has 9 bytes"));
 }
 
+// A shard of the newest is torn, and the manifest before it: the one before that.
+TEST_F(Hosts, FallBackByMoreThanOneDamagedCheckpoint) {
+  plan::Plan plan = plan_of(2);
+  plan.checkpoint->keep = 3;
+  CheckpointCoordinator desk(plan, options(plan, false));
+  ASSERT_TRUE(gather(desk, plan));
+  for (const int64_t step : {2, 4, 6}) write(desk, plan, step);
+  const state::Shard shard = desk.checkpoint()->manifest.shards[1];
+  fs::resize_file(state::step_folder(host(1).checkpoints, 6) + "/" + shard.file, 9);
+  const std::string damaged =
+      state::step_folder(host(0).checkpoints, 4) + "/" + state::kManifestName;
+  fs::resize_file(damaged, 9);
+  EXPECT_TRUE(desk.has_older(6));
+  CheckpointCoordinator again(plan, options(plan, true));
+  const auto begin = gather(again, plan);
+  ASSERT_TRUE(begin) << begin.error().text();
+  EXPECT_EQ(begin->first_iteration, 3);
+  EXPECT_THAT(notes_, HasSubstr("on the host of rank 1 the shard is damaged"));
+  EXPECT_THAT(notes_, HasSubstr(damaged));
+}
+
+// This host has none of it, and what the first rank with a manifest sends is no such thing.
+TEST_F(Hosts, ReadAManifestThatIsDamagedOnAnother) {
+  const plan::Plan plan = plan_of(3);
+  CheckpointCoordinator desk(plan, options(plan, false));
+  ASSERT_TRUE(gather(desk, plan));
+  for (const int64_t step : {2, 4}) write(desk, plan, step);
+  const auto manifest = [&](int32_t rank, int64_t step) {
+    return state::step_folder(host(rank).checkpoints, step) + "/" + state::kManifestName;
+  };
+  for (const int64_t step : {2, 4}) {
+    fs::copy(state::step_folder(host(0).checkpoints, step),
+             state::step_folder(host(2).checkpoints, step),
+             fs::copy_options::skip_existing | fs::copy_options::recursive);
+  }
+  fs::remove_all(host(0).checkpoints);
+  fs::resize_file(manifest(1, 4), 9);
+  CheckpointCoordinator again(plan, options(plan, true));
+  const auto begin = gather(again, plan);
+  ASSERT_TRUE(begin) << begin.error().text();
+  EXPECT_EQ(begin->first_iteration, 5);
+  EXPECT_THAT(notes_, HasSubstr("; reading that of rank 2\n"));
+  fs::resize_file(manifest(2, 4), 9);
+  CheckpointCoordinator older(plan, options(plan, true));
+  const auto before = gather(older, plan);
+  ASSERT_TRUE(before) << before.error().text();
+  EXPECT_EQ(before->first_iteration, 3);
+}
+
 // The host of a datacenter that takes part no more is away, with what only its own ranks would read.
 TEST_F(Hosts, ADatacenterThatLeftTakesItsShardAlong) {
   const auto plan_in = [&](int datacenters) {

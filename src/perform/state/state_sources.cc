@@ -18,10 +18,16 @@ std::optional<StateSources::Found> StateSources::newest_manifest(int64_t below) 
   std::optional<Found> newest;
   for (const auto& [key, ranks] : files_) {
     if (key.epoch != 0 || key.file != state::kManifestName || key.step >= below) continue;
+    if (ranks.empty()) continue;
     if (newest && newest->step >= key.step) continue;
     newest = {key.step, ranks.begin()->first, ranks.begin()->second};
   }
   return newest;
+}
+
+// Its step stays one that was finished.
+void StateSources::forget_manifest(const Found& damaged) {
+  files_.at({0, damaged.step, state::kManifestName}).erase(damaged.rank);
 }
 
 std::set<int64_t> StateSources::unfinished() const {

@@ -31,6 +31,8 @@ class StateSources {
     int64_t bytes = 0;  // of the manifest
   };
   std::optional<Found> newest_manifest(int64_t below) const;
+  // It cannot be read there.
+  void forget_manifest(const Found& damaged);
   const std::vector<state::KeptShard>& kept() const { return kept_; }
   // Steps of which some rank has a shard, and none the manifest.
   std::set<int64_t> unfinished() const;
