@@ -90,7 +90,7 @@ size_t UnrecordedReports::size() const {
 
 void UnrecordedReports::keep(int64_t step, const ControlMessage& report) {
   kept_.emplace_back(step, report);
-  if (kept_.size() > kReportsMax) kept_.pop_front();
+  if (kept_.size() > most_) kept_.pop_front();
 }
 
 void UnrecordedReports::write(const ControlMessage& report) {

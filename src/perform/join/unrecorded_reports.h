@@ -8,7 +8,7 @@
 // it keeps goes into a file in its output folder, and so does what it reports from then on. Nothing
 // is written before: an iteration never waits for a disk.
 //
-// Memory: kReportsMax reports, the newest, where a launcher records nothing because its disk is full.
+// Memory: `most` reports, the newest, where a launcher records nothing because its disk is full.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace tombolo::join {
 
 class UnrecordedReports {
  public:
-  static constexpr size_t kReportsMax = 100'000;
+  explicit UnrecordedReports(size_t most = 100'000) : most_(most) {}
 
   // This rank's file, in the output folder of its host.
   static std::string path(const std::string& output, int32_t rank);
@@ -52,6 +52,7 @@ class UnrecordedReports {
   void keep(int64_t step, const ControlMessage& report);
   void write(const ControlMessage& report);
 
+  const size_t most_;
   mutable std::mutex mutex_;
   std::string path_;
   std::deque<std::pair<int64_t, ControlMessage>> kept_;  // by step

@@ -87,14 +87,13 @@ TEST_F(UnrecordedReportsTest, KilledInTheMiddleOfALine) {
 // A run that is over, or a rank that never had a place for them.
 // A launcher whose disk is full records nothing, for as long as the run takes.
 TEST_F(UnrecordedReportsTest, KeepTheNewestOfVeryMany) {
-  UnrecordedReports reports;
+  UnrecordedReports reports(1000);
   reports.begin(path_);
-  constexpr auto kMany = static_cast<int64_t>(UnrecordedReports::kReportsMax) + 2;
-  for (int64_t step = 1; step <= kMany; ++step) reports.add(step, progress(step));
-  EXPECT_EQ(reports.size(), UnrecordedReports::kReportsMax);
+  for (int64_t step = 1; step <= 1002; ++step) reports.add(step, progress(step));
+  EXPECT_EQ(reports.size(), 1000u);
   reports.leave();
   UnrecordedReports next;
-  EXPECT_EQ(steps(next.take_over(path_, kMany + 1)).front(), 3);
+  EXPECT_EQ(steps(next.take_over(path_, 1003)).front(), 3);
 }
 
 TEST_F(UnrecordedReportsTest, AreNotLeftWhereNobodyWantsThem) {
