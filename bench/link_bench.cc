@@ -192,7 +192,7 @@ Status goodput(const Options& options, Clock& clock) {
 // Milliseconds of every urgent message of a round.
 Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uint64_t round,
                                          Clock& clock) {
-  constexpr uint64_t kUrgentFrom = 1000;
+  const uint64_t urgent_from = options.bulk;  // numbers behind those of the bulk
   constexpr size_t kOnIdleLink = 20;
   const auto iteration = round + 1;
   for (uint64_t i = 0; i < options.bulk; ++i)
@@ -203,13 +203,13 @@ Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uin
   };
   while (more()) {
     sent.push_back(clock.now());
-    TRY(pair.sender->send(1, {iteration, kUrgentFrom + sent.size()}, Payload(64 * 1024),
+    TRY(pair.sender->send(1, {iteration, urgent_from + sent.size()}, Payload(64 * 1024),
                           options.fifo ? 1 : 0));
     clock.sleep_until(sent.back() + SimDuration{100'000'000});
   }
   std::vector<double> times;
   for (uint64_t i = 0; i < sent.size(); ++i) {
-    const auto received = TRY(pair.receiver->receive(0, {iteration, kUrgentFrom + i + 1}, kNever));
+    const auto received = TRY(pair.receiver->receive(0, {iteration, urgent_from + i + 1}, kNever));
     times.push_back(seconds(received.delivered - sent[i]).value * 1e3);
   }
   for (uint64_t i = 0; i < options.bulk; ++i)

@@ -146,16 +146,17 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
                                   {"plan", std::move(plan)}};
 
   return fill_template(asset("page.html"),
-                       {{"title", escape_html(title)},      {"style", asset("page.css")},
-                        {"d3", asset("d3.min.js")},         {"words", asset("words.js")},
-                        {"rows", asset("rows.js")},         {"timeline", asset("timeline.js")},
-                        {"pixels", asset("pixels.js")},     {"tooltip", asset("tooltip.js")},
-                        {"overview", asset("overview.js")}, {"drawing", asset("drawing.js")},
-                        {"gantt", asset("gantt.js")},       {"charts", asset("charts.js")},
-                        {"sections", asset("sections.js")}, {"line", asset("line.js")},
-                        {"batch", asset("batch.js")},       {"graphs", asset("graphs.js")},
-                        {"inputs", asset("inputs.js")},     {"view_hash", asset("view_hash.js")},
-                        {"page", asset("page.js")},         {"data", script_json(data)}});
+                       {{"title", escape_html(title)},        {"style", asset("page.css")},
+                        {"d3", asset("d3.min.js")},           {"words", asset("words.js")},
+                        {"rows", asset("rows.js")},           {"timeline", asset("timeline.js")},
+                        {"pixels", asset("pixels.js")},       {"tooltip", asset("tooltip.js")},
+                        {"overview", asset("overview.js")},   {"drawing", asset("drawing.js")},
+                        {"gantt", asset("gantt.js")},         {"charts", asset("charts.js")},
+                        {"sections", asset("sections.js")},   {"decisions", asset("decisions.js")},
+                        {"line", asset("line.js")},           {"batch", asset("batch.js")},
+                        {"graphs", asset("graphs.js")},       {"inputs", asset("inputs.js")},
+                        {"view_hash", asset("view_hash.js")}, {"page", asset("page.js")},
+                        {"data", script_json(data)}});
 }
 
 }  // namespace tombolo::report

@@ -335,6 +335,22 @@ Value record_curves(const Trace& trace) {
   return out;
 }
 
+namespace {
+
+template <class T>
+void keep_newest(std::vector<T>& of) {
+  of.erase(of.begin(), of.end() - std::min(std::ssize(of), static_cast<ptrdiff_t>(kDecisionsMax)));
+}
+
+// The part that decisions of all kinds have in common.
+Value::Table decisions_table(int64_t changed, Value::Array reasons) {
+  const int64_t all = std::ssize(reasons);
+  keep_newest(reasons);
+  return {{"changed", changed}, {"reasons", all}, {"newest", std::move(reasons)}};
+}
+
+}  // namespace
+
 Value density_decisions(const Trace& trace) {
   std::map<int64_t, const trace::Record*> densities;
   std::map<int64_t, double> rates;
@@ -362,10 +378,7 @@ Value density_decisions(const Trace& trace) {
     }
     before = record;
   }
-  const int64_t all = std::ssize(reasons);
-  const auto newest = std::min(all, static_cast<int64_t>(kDecisionsMax));
-  reasons.erase(reasons.begin(), reasons.end() - newest);
-  return Value::Table{{"changed", changed}, {"reasons", all}, {"newest", std::move(reasons)}};
+  return decisions_table(changed, std::move(reasons));
 }
 
 Value batch_decisions(const Trace& trace) {
@@ -410,13 +423,8 @@ Value batch_decisions(const Trace& trace) {
     }
     before = &division;
   }
-  const int64_t changed = std::ssize(turns), all = std::ssize(reasons);
-  const auto keep_newest = [](auto& of) {
-    of.erase(of.begin(),
-             of.end() - std::min(std::ssize(of), static_cast<ptrdiff_t>(kDecisionsMax)));
-  };
+  const int64_t changed = std::ssize(turns);
   keep_newest(turns);
-  keep_newest(reasons);
   turns.insert(turns.begin(), {divisions.begin()->first, &divisions.begin()->second});
   turns.emplace_back(divisions.rbegin()->first, &divisions.rbegin()->second);
   std::vector<Value::Array> curves(each ? pipelines : 2);
@@ -427,12 +435,11 @@ Value batch_decisions(const Trace& trace) {
     for (size_t curve = 0; curve < curves.size(); ++curve)
       curves[curve].push_back(std::move(numbers[curve]));
   }
-  return Value::Table{{"iteration", std::move(iterations)},
-                      {"each", each},
-                      {"pipelines", Value::Array(curves.begin(), curves.end())},
-                      {"changed", changed},
-                      {"reasons", all},
-                      {"newest", std::move(reasons)}};
+  Value::Table out{{"iteration", std::move(iterations)},
+                   {"each", each},
+                   {"pipelines", Value::Array(curves.begin(), curves.end())}};
+  std::ranges::move(decisions_table(changed, std::move(reasons)), std::back_inserter(out));
+  return out;
 }
 
 }  // namespace tombolo::report

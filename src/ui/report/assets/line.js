@@ -3,7 +3,6 @@
 "use strict";
 
 const kLineRecords = ["density", "line_rate", "line_capacity", "fresh_share"];  // and the loss, which Learning has as well
-const kDecisionsShown = 20;
 
 // The Trace to show: the main one where it has densities.
 const line_trace = [main_trace, ...data.traces].find((trace) => trace.decisions);
@@ -73,19 +72,4 @@ class Why {
       if (marks) marks.classed("holds", (_, m) => m === i && iteration !== null).attr("r", (_, m) => m === i && iteration !== null ? 6 : 3.5);
     }
   }
-}
-
-// What of a Trace was changed, how often and why: the newest first.
-function decisions_table(trace, {changed, reasons, newest}, what, columns) {
-  if (reasons === 0) {
-    const text = changed === 0 ? `The ${what} was never changed.` : `The ${what} changed ${plural(changed, "time")}; the Trace does not say why.`;
-    return [element("p", {class: "note"}, text)];
-  }
-  const shown = newest.slice(-kDecisionsShown).reverse();
-  const table = table_of([{title: "From", of: ({iteration}) => `iteration ${iteration}`}, ...columns,
-                          {title: "Why", class: "wraps", of: ({reason}) => reason}], shown);
-  table.querySelector("table").classList.add("blocks");
-  const count = shown.length === reasons ? plural(reasons, "decision") : `The newest ${shown.length} of ${plural(reasons, "decision")}`;
-  const untold = changed > reasons ? `; the ${what} changed ${plural(changed, "time")}` : "";
-  return [element("h3", {class: "part"}, count + untold, " ", badge_of(trace)), element("div", {class: "texts decisions"}, table)];
 }
