@@ -474,7 +474,9 @@ def attack(seed):
                 raise Wrong(f"files are left behind: {left}")
             end = "the same bits"
         else:
-            if restarts > 0 or "the launcher is killed" not in did:  # nobody starts it again, or says that it was killed
+            # The second of two signals ends a launcher at once, without a word (stop_signals.h).
+            is_asked_twice = sum("gets SIG" in each for each in did) > 1 and codes[0] in (-signal.SIGINT, -signal.SIGTERM)
+            if not is_asked_twice and (restarts > 0 or "the launcher is killed" not in did):  # nobody starts it again, or says that it was killed
                 check_message(run, codes[0], text)
             # Before the first step, or the first checkpoint, a person starts it again.
             is_early = "there was no checkpoint to go on from yet" in text or "did not come within" in text

@@ -206,6 +206,17 @@ class Recovery(Case):
     def said(self, words):
         return words in (self.folder / "errors").read_text()
 
+    def test_the_launcher_is_suspended_while_its_ranks_call(self):
+        """Ranks give up a call after 5 s and call anew; the launcher then hears all of their calls at once."""
+        process = self.start(TWO_EMULATED, "--restarts", "2")
+        self.wait(lambda: self.workers(process) or process.poll() is not None, "no worker comes")
+        launcher = self.launcher(process)
+        os.kill(launcher, signal.SIGSTOP)
+        time.sleep(12)
+        os.kill(launcher, signal.SIGCONT)
+        answer, errors = self.finish(process)
+        self.assertEqual((answer["steps"], answer["restarts"]), (4, 0), errors)
+
     def test_the_launcher_is_killed_during_a_long_kernel(self):
         process = self.start(two_slow_replicas(2))
         self.wait(lambda: self.said("step 1/2 "), "no step is done")

@@ -57,6 +57,7 @@ class Link {
   int32_t peer() const { return options_.peer; }
   void set_shape(const LinkShape& shape) { outbox_.set_shape(shape); }  // before the first push
   Gathering& gathering() { return gathering_; }
+  const Gathering& gathering() const { return gathering_; }
   bool up() const { return gathering_.complete(); }
 
   Outbox& outbox() { return outbox_; }
@@ -82,6 +83,8 @@ class Link {
   // Of a resumable link's connection that is here; null: it is not.
   Ledger* ledger(uint32_t connection);
   uint64_t kept_bytes() const;  // given to connections and not confirmed
+  // Neither side has said anything beyond its hello.
+  bool untouched() const { return assembler_.came_bytes() == 0 && outbox_.messages() == 0; }
   // Nothing waits and nothing is kept: the other side has it all.
   bool delivered() const;
 

@@ -86,6 +86,7 @@ struct Connection {
     return state == ConnectionState::kHandshake || state == ConnectionState::kLinked;
   }
   bool in_handshake() const { return state == ConnectionState::kHandshake; }
+  int32_t called() const { return std::max(dialed, meets); }  // the rank; -1: it called us
   bool recalls() const { return origin == Origin::kRecalled; }
   // From the last words on nothing but the control frames above is sent.
   bool says_last() const { return outgoing != Outgoing::kOpen; }
@@ -185,6 +186,7 @@ class Driver final : public Endpoint {
   void tell_news(int32_t rank);
   void check_rank(int32_t rank) const;
   Peer& peer(int32_t rank);
+  link::Link::Options link_options(int32_t rank) const;
   void wait(Lock& lock, SimTime deadline);
   void wait_for(Lock& lock, const std::vector<Peer*>& peers, SimTime deadline);
   void await_room(Lock& lock, Peer& p, uint64_t bytes);
@@ -215,6 +217,9 @@ class Driver final : public Endpoint {
               std::vector<ConnectionPtr>& outdated);
   Status rejoin(const ConnectionPtr& c, const link::Caller& caller, Peer& p);
   void adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p);
+  void call_refused(const ConnectionPtr& c, const Error& error);
+  bool forsaken(const Peer& p, const link::Caller& caller) const;
+  void begin_anew(Peer& p, std::vector<ConnectionPtr>& outdated);
   void make_resumable(Peer& p, const link::Terms& theirs);
   void dial_others(const ConnectionPtr& first);
   Status on_link_frame(const ConnectionPtr& c, const link::Frame& frame);

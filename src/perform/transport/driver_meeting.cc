@@ -1,5 +1,6 @@
 // How a connection becomes part of a link: accepting, dialing, the handshake, and refusals.
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -21,6 +22,12 @@ using std::chrono::nanoseconds;
 
 constexpr auto kDialAgain = std::chrono::milliseconds(20);
 constexpr SimDuration kLogEvery{1'000'000'000};
+
+// The other side says nothing more, even if not all that it said has been read.
+bool hung_up(Connection& c) {
+  pollfd socket{.fd = c.socket.native_handle(), .events = POLLRDHUP};
+  return poll(&socket, 1, 0) == 1;
+}
 
 }  // namespace
 
@@ -173,8 +180,12 @@ void Driver::limit_handshake(const ConnectionPtr& c) {
     // Bytes that wait were not late; we were, because this process was stopped, perhaps.
     asio::error_code ignored;
     if (c->socket.available(ignored) > 0) return limit_handshake(c);
-    refuse(c, {.message = fmt::format("it said no hello within {}", limit),
-               .cause = ErrorCause::kTooManyHandshakes});  // it may try again
+    const Error late{.message = fmt::format("it said no hello within {}", limit),
+                     .cause = ErrorCause::kTooManyHandshakes};  // it may try again
+    if (c->called() < 0) return refuse(c, late);
+    // Whom we called may be suspended. It would read our hello then, and these words as those of a link.
+    call_refused(c, late);
+    shut(c);
   });
 }
 
@@ -208,6 +219,9 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
     return fail(aborted_ && again ? Error{ErrorCode::kFailed, reason_of_abort()}
                                   : link::about_to_end());
   if (p.ended() && again) return failed("the link is over: " + p.end.message);
+  if (c->called() < 0 && caller.part.round == 0 && hung_up(*c))
+    return failed(fmt::format("rank {} hung up before it was answered", caller.rank));
+  if (forsaken(p, caller)) begin_anew(p, outdated);
   if (c->recalls() && c->dialed >= 0) return rejoin(c, caller, p);
   if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))
     return failed("the attempt to link was given up");
@@ -287,6 +301,32 @@ void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) 
   });
 }
 
+// Who waits for our hello for too long hangs up and calls anew; we may have taken the first call for a link by then. It
+// has said nothing over that, and so holds nothing that the second would take away.
+bool Driver::forsaken(const Peer& p, const link::Caller& caller) const {
+  const link::Gathering& gathering = p.link.gathering();
+  if (!welcomed_ || !p.is_up() || !p.link.untouched() || caller.part.round > 0 ||
+      caller.incarnation != gathering.incarnation() || caller.part.attempt <= gathering.attempt())
+    return false;
+  return std::all_of(p.connections.begin(), p.connections.end(),
+                     [](const auto& each) { return hung_up(*each.second); });
+}
+
+void Driver::begin_anew(Peer& p, std::vector<ConnectionPtr>& outdated) {
+  for (auto* all : {&p.connections, &p.redials}) {
+    for (const auto& [number, each] : std::exchange(*all, {})) outdated.push_back(each);
+  }
+  for (const auto& [number, each] : std::exchange(p.parked, {})) close_parked(each);
+  p.link = link::Link(link_options(p.link.peer()));
+  p.link.set_shape(p.shape);
+  p.tuner.reset();
+  p.recovery.reset();
+  p.rounds.clear();
+  p.grace_timer.cancel();
+  p.timer_set = false;
+  advance(p.state, LinkState::kDown);
+}
+
 void Driver::make_resumable(Peer& p, const link::Terms& theirs) {
   const SimTime now = clock_.now();
   const link::Gathering& gathering = p.link.gathering();
@@ -313,22 +353,26 @@ void Driver::dial_others(const ConnectionPtr& first) {
   }
 }
 
+// connect() fails, or calls again.
+void Driver::call_refused(const ConnectionPtr& c, const Error& error) {
+  Lock lock(mutex_);
+  peer(c->called()).unreachable = Error{
+      error.code,
+      fmt::format("no link to rank {} {} {}: {}", c->called(),
+                  c->meets >= 0 ? "through the coordinator at" : "at", c->remote, error.message),
+      {},
+      error.hint,
+      {},
+      error.cause};
+  changed_.notify_all();
+}
+
 // Not a peer: says why, once here and once there, and lets the other side hang up.
 void Driver::refuse(const ConnectionPtr& c, const Error& error) {
   if (!c->is_open() || c->incoming == Incoming::kIgnored) return;
   if (c->recalls()) return redial_refused(c, error);
-  const int32_t called = std::max(c->dialed, c->meets);
-  if (called >= 0) {
-    Lock lock(mutex_);
-    peer(called).unreachable = Error{
-        error.code,
-        fmt::format("no link to rank {} {} {}: {}", called,
-                    c->meets >= 0 ? "through the coordinator at" : "at", c->remote, error.message),
-        {},
-        error.hint,
-        {},
-        error.cause};
-    changed_.notify_all();
+  if (c->called() >= 0) {
+    call_refused(c, error);
   } else if (options_.log) {
     const auto line = refusals_.add("refused a connection", c->remote, error.message, clock_.now());
     if (line) options_.log(*line);

@@ -93,7 +93,7 @@ void Driver::recover(int32_t rank) {
       {
         Lock lock(mutex_);
         const Peer& p = peer(rank);
-        if (p.ended() || !p.recovery->over_at()) return;
+        if (p.ended() || !p.recovery || !p.recovery->over_at()) return;
         reason = p.recovery->reason(clock_.now());
       }
       end_link(rank, lost(rank, reason));
@@ -126,7 +126,7 @@ void Driver::redial(int32_t rank, uint32_t connection, Peer& p) {
 // It may go better the next time.
 void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
   if (!c->is_open()) return;
-  const int32_t rank = std::max(c->dialed, c->meets);
+  const int32_t rank = c->called();
   shut(c);
   {
     Lock lock(mutex_);
@@ -142,7 +142,7 @@ void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
 // Who hung up, has too many callers or could not be read may answer the next time; who says no means
 // it.
 void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
-  const int32_t rank = std::max(c->dialed, c->meets);
+  const int32_t rank = c->called();
   if (error.cause == ErrorCause::kRestarted) {
     shut(c);
     return end_link(rank, lost(rank, "it was started again"));

@@ -34,7 +34,7 @@ std::span<const Transition<Writing>> transitions(Writing) {
 std::span<const Transition<LinkState>> transitions(LinkState) {
   using enum LinkState;
   static constexpr Transition<LinkState> kAll[] = {
-      {kDown, kUp}, {kUp, kParting}, {kUp, kEnded}, {kParting, kEnded}};
+      {kDown, kUp}, {kUp, kDown}, {kUp, kParting}, {kUp, kEnded}, {kParting, kEnded}};
   return kAll;
 }
 

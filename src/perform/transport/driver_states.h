@@ -47,7 +47,8 @@ enum class Writing {
 
 enum class LinkState {
   kDown,     // until all of its connections have shaken hands -> kUp
-  kUp,       // our last words were answered on a connection -> kParting; it is over -> kEnded
+  kUp,       // our last words were answered on a connection -> kParting; it is over -> kEnded; the
+             // other side had given it up before it came up -> kDown
   kParting,  // its connections end one after the other -> kEnded
   kEnded,    // nothing more will come: Peer::end says why
 };

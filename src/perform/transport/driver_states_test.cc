@@ -70,7 +70,9 @@ TEST(DriverStatesDeathTest, AStepThatIsNoneEndsTheProgramAndNamesBothStates) {
   LinkState state = LinkState::kDown;
   advance(state, LinkState::kUp);
   EXPECT_EQ(state, LinkState::kUp);
-  EXPECT_DEATH(advance(state, LinkState::kDown), "a link that is up became a link that is not up");
+  advance(state, LinkState::kEnded);
+  EXPECT_DEATH(advance(state, LinkState::kDown),
+               "a link that has ended became a link that is not up");
 }
 
 }  // namespace

@@ -88,16 +88,17 @@ asio::error_code Driver::listen_at(const tcp::endpoint& at) {
 }
 
 Driver::Peer& Driver::peer(int32_t rank) {
-  return peers_
-      .try_emplace(rank, io_,
-                   link::Link::Options{.self = options_.identity,
-                                       .peer = rank,
-                                       .message_max = options_.message_max,
-                                       .window = options_.inbox_max,
-                                       .ledger = {.receipt_after = options_.receipt_after,
-                                                  .ping_every = options_.ping_every,
-                                                  .silence_max = options_.silence_max}})
-      .first->second;
+  return peers_.try_emplace(rank, io_, link_options(rank)).first->second;
+}
+
+link::Link::Options Driver::link_options(int32_t rank) const {
+  return {.self = options_.identity,
+          .peer = rank,
+          .message_max = options_.message_max,
+          .window = options_.inbox_max,
+          .ledger = {.receipt_after = options_.receipt_after,
+                     .ping_every = options_.ping_every,
+                     .silence_max = options_.silence_max}};
 }
 
 // Until something changed or the deadline came; callers look again. The condition's clock and ours

@@ -341,6 +341,48 @@ TEST_F(EndpointResumeTest, WhoGivesUpIsNotWaitedFor) {
 
 // --- Another process, another epoch -------------------------------------------------------------
 
+// We were suspended, and answer a call that was given up meanwhile before the one that is there.
+TEST_F(EndpointResumeTest, WhoHungUpWithoutAWordMayCallAnew) {
+  zero_ = endpoint(options(0));
+  zero_->welcome_all({1, 1});
+  const link::Terms terms{.grace = kMs * 60'000};
+  std::optional<RawPeer> first(std::in_place, zero_->port());
+  first->say(link::hello_frame(identity(1), 0, {.attempt = 1}, terms));
+  EXPECT_EQ(first->hear(), link::FrameKind::kHello);
+  EXPECT_TRUE(std::holds_alternative<Endpoint::Up>(zero_->next(soon())->what));
+  {
+    RawPeer second(zero_->port());
+    second.say(link::hello_frame(identity(1), 0, {.attempt = 2}, terms));
+    EXPECT_EQ(second.hear(), link::FrameKind::kFailure) << "the first is there";
+  }
+  first.reset();
+  RawPeer again(zero_->port());
+  again.say(link::hello_frame(identity(1), 0, {.attempt = 3}, terms));
+  EXPECT_EQ(again.hear(), link::FrameKind::kHello);
+  again.say(data_frame({1, 1}, "again", 5));
+  const auto news = zero_->next(soon());
+  ASSERT_TRUE(news) << news.error().text();
+  EXPECT_TRUE(std::holds_alternative<link::Received>(news->what));
+}
+
+// It may hold something, and its process may come back.
+TEST_F(EndpointResumeTest, WhoSaidSomethingIsWaitedForWhoeverCalls) {
+  zero_ = endpoint(options(0));
+  zero_->welcome_all({1, 1});
+  const link::Terms terms{.grace = kMs * 60'000};
+  {
+    RawPeer first(zero_->port());
+    first.say(link::hello_frame(identity(1), 0, {.attempt = 1}, terms));
+    EXPECT_EQ(first.hear(), link::FrameKind::kHello);
+    first.say(data_frame({1, 1}, "first", 5));
+    EXPECT_TRUE(std::holds_alternative<Endpoint::Up>(zero_->next(soon())->what));
+    EXPECT_TRUE(std::holds_alternative<link::Received>(zero_->next(soon())->what));
+  }
+  RawPeer second(zero_->port());
+  second.say(link::hello_frame(identity(1), 0, {.attempt = 2}, terms));
+  EXPECT_EQ(second.hear(), link::FrameKind::kFailure);
+}
+
 TEST_F(EndpointResumeTest, ACallerThatWasStartedAgainIsNamedAtOnce) {
   set_up({});
   auto waiting = std::async(std::launch::async, [&] { return zero_->receive(1, {1, 1}, soon()); });
