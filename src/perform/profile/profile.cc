@@ -1,4 +1,4 @@
-#include "perform/run/profile.h"
+#include "perform/profile/profile.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 #include "perform/stage/perform.h"
 #include "spec/plan/plan_file.h"
 
-namespace tombolo::run {
+namespace tombolo::profile {
 namespace {
 
 constexpr size_t kAnswerMax = 1024 * 1024;  // bytes; 500 repeats of 60 times take half of it
@@ -57,10 +57,11 @@ Result<Profiler> start_profiler(const std::string& program, std::vector<std::str
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return failed(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
   }
-  const auto pid = spawn({.program = program,
-                          .arguments = std::move(arguments),
-                          .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
-                          .stdout_fd = ends[1]});
+  const auto pid =
+      run::spawn({.program = program,
+                  .arguments = std::move(arguments),
+                  .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+                  .stdout_fd = ends[1]});
   close(ends[1]);
   if (!pid) {
     close(ends[0]);
@@ -79,14 +80,14 @@ Result<Answer> finish(const Profiler& profiler, const std::string& what) {
     if (n > 0 && text.size() < kAnswerMax) text.append(buffer, static_cast<size_t>(n));
   }
   close(profiler.answer);
-  const int status = await_exit(profiler.pid);
+  const int status = run::await_exit(profiler.pid);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const bool unfit = WIFEXITED(status) && WEXITSTATUS(status) == 2;
-    return fail(
-        {unfit ? ErrorCode::kUnusable : ErrorCode::kFailed,
-         fmt::format("the worker that measured {} did not finish: {}", what, describe_exit(status)),
-         {},
-         "its own message above"});
+    return fail({unfit ? ErrorCode::kUnusable : ErrorCode::kFailed,
+                 fmt::format("the worker that measured {} did not finish: {}", what,
+                             run::describe_exit(status)),
+                 {},
+                 "its own message above"});
   }
   const std::string name = "the answer of the worker that measured " + what;
   const Value value = TRY(parse_json(text, name));
@@ -128,7 +129,7 @@ Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const s
 
 Result<std::string> worker_program(const std::string& given) {
   if (!given.empty()) return given;
-  return sibling_program("tombolo-worker");
+  return run::sibling_program("tombolo-worker");
 }
 
 // A stage is measured once, on this host, and its times are looked up by the name of its device.
@@ -153,9 +154,9 @@ Status check_replicas_alike(const plan::Plan& plan) {
 
 }  // namespace
 
-Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
-                               Clock& clock) {
-  TRY(check_performable(plan));
+Result<plan::Hardware> profile_hardware(const plan::Plan& plan, const ProfileOptions& options,
+                                        Clock& clock) {
+  TRY(run::check_performable(plan));
   TRY(check_replicas_alike(plan));
   const std::string program = TRY(worker_program(options.worker_program));
   plan::Hardware hardware{.machine = machine_name(),
@@ -202,7 +203,7 @@ Status check_overlap(const plan::Plan& plan) {
     return infeasible("nothing to overlap: parallelism.tensor = 1, so a layer does not communicate",
                       "tensor = 2, or the profile of whole stages, without --overlap");
   }
-  return check_performable(plan);
+  return run::check_performable(plan);
 }
 
 Result<plan::OverlapSamples> profile_overlap(const plan::Plan& plan,
@@ -243,4 +244,4 @@ std::string machine_name() {
   return fmt::format("{}, {} cores", processor, std::thread::hardware_concurrency());
 }
 
-}  // namespace tombolo::run
+}  // namespace tombolo::profile

@@ -17,7 +17,7 @@
 #include "spec/plan/overlap_samples.h"
 #include "spec/plan/plan.h"
 
-namespace tombolo::run {
+namespace tombolo::profile {
 
 // Medians and interquartile ranges over microbatches (update: over iterations).
 struct StageProfile {
@@ -41,7 +41,8 @@ struct ProfileOptions {
 };
 
 // Starts a worker per stage, measures the links afterwards, and collects all of it.
-Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
+Result<plan::Hardware> profile_hardware(const plan::Plan& plan, const ProfileOptions& options,
+                                        Clock& clock);
 
 // Whether the Plan has operators that can overlap here. Infeasible: shards that do not meet within a layer. Unusable,
 // naming the key: what is planned otherwise than it is performed, or elsewhere.
@@ -72,4 +73,4 @@ void describe(Archive& a, StageProfile& profile) {
   a.required("samples", profile.samples);
 }
 
-}  // namespace tombolo::run
+}  // namespace tombolo::profile

@@ -5,10 +5,10 @@
 #include "base/quantiles.h"
 #include "base/random.h"
 #include "perform/kernels/emulated_kernels.h"
-#include "perform/run/profile.h"
+#include "perform/profile/profile.h"
 #include "perform/stage/perform.h"
 
-namespace tombolo::run {
+namespace tombolo::profile {
 namespace {
 
 // Normal numbers in the Plan's precision. Their top 16 bits are bfloat16 already; a half has five
@@ -186,4 +186,4 @@ Result<StageProfile> profile_stage(const plan::Plan& plan, int32_t stage, kernel
                 fmt::format("profiling stage {}", stage));
 }
 
-}  // namespace tombolo::run
+}  // namespace tombolo::profile

@@ -1,4 +1,4 @@
-#include "perform/run/profile.h"
+#include "perform/profile/profile.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "perform/stage/measure_link.h"
 #include "support/test_plan.h"
 
-namespace tombolo::run {
+namespace tombolo::profile {
 namespace {
 
 // Emulated kernels on a clock that only they move take exactly what the Plan says.
@@ -61,4 +61,4 @@ TEST(ProfilingDeathTest, TheStageIsOneOfThePlan) {
 }
 
 }  // namespace
-}  // namespace tombolo::run
+}  // namespace tombolo::profile

@@ -21,8 +21,8 @@
 #include "base/random.h"
 #include "base/stop_signals.h"
 #include "perform/join/control_message.h"
+#include "perform/profile/profile.h"
 #include "perform/run/launcher.h"
-#include "perform/run/profile.h"
 #include "perform/run/workers.h"
 #include "perform/state/checkpoint.h"
 #include "perform/state/state_reader.h"
@@ -579,7 +579,8 @@ TEST_F(Launching, WhatCannotRunHereIsRefusedByName) {
 
 TEST_F(Launching, AProfileAsksEveryStage) {
   const plan::Plan plan = make_test_plan({.stages = 2, .forward = "3 ms", .backward = "5 ms"});
-  const auto hardware = run::profile(plan, {.budget = 50_ms, .command = "test"}, clock_);
+  const auto hardware =
+      profile::profile_hardware(plan, {.budget = 50_ms, .command = "test"}, clock_);
   ASSERT_TRUE(hardware) << hardware.error().text();
   ASSERT_EQ(hardware->stages.size(), 2u);
   for (const plan::MeasuredStage& stage : hardware->stages) {

@@ -14,7 +14,7 @@
 #include "base/stop_signals.h"
 #include "perform/join/rendezvous.h"
 #include "perform/join/run_prompts.h"
-#include "perform/run/profile.h"
+#include "perform/profile/profile.h"
 #include "perform/run/rank_session.h"
 #include "perform/run/worker_placement.h"
 #include "perform/stage/perform.h"
@@ -150,8 +150,8 @@ Status profile(const Arguments& arguments) {
   SystemClock clock;
   const int32_t rank = plan.rank_of(arguments.stage, 0);
   const auto kernels = TRY(make_kernels(plan, rank, clock));
-  const run::StageProfile result =
-      TRY(run::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));
+  const profile::StageProfile result = TRY(
+      profile::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));
   fmt::print("{}\n", to_json(write_fields(result), -1));
   return {};
 }

@@ -8,8 +8,8 @@
 #include "base/cpu_limit.h"
 #include "base/file.h"
 #include "base/text_table.h"
+#include "perform/profile/profile.h"
 #include "perform/run/launcher.h"
-#include "perform/run/profile.h"
 #include "predict/cost/price_plan.h"
 #include "predict/strand/layer_strands.h"
 #include "predict/strand/profile_of_samples.h"
@@ -77,7 +77,7 @@ Value::Table to_json(const MeasuredOverlap& overlap) {
 }
 
 Status profile_overlap(const ProfileOptions& options, const plan::Plan& plan, std::ostream& out) {
-  TRY(run::check_overlap(plan));
+  TRY(profile::check_overlap(plan));
   const int64_t shards = plan.parallelism.shards_at(0);
   std::cerr << fmt::format(
       "measuring operators of a layer on {} shards, alone and two at the same time, for {} or "
@@ -89,14 +89,14 @@ Status profile_overlap(const ProfileOptions& options, const plan::Plan& plan, st
         "note: {} shards and their transfers are {} threads, which share {:.3g} cores\n", shards,
         2 * shards, cores);
   }
-  const plan::OverlapSamples samples =
-      TRY(run::profile_overlap(plan, {.budget = options.time, .worker_program = options.worker}));
+  const plan::OverlapSamples samples = TRY(
+      profile::profile_overlap(plan, {.budget = options.time, .worker_program = options.worker}));
   const strand::LayerStrands layer = strand::layer_strands(
       {.tensor = true, .sequence_parallel = plan.parallelism.sequence_parallel}, {});
   const MeasuredOverlap overlap =
       TRY(strand::measured_overlap(samples, layer.forward, layer.backward));
   const strand::Profile profile = overlap.profile();
-  const std::string machine = run::machine_name();
+  const std::string machine = profile::machine_name();
   TRY(write_file(options.out, fmt::format("# Measured by: {}\n# on {}.\n{}",
                                           command::command_line("profile --overlap", options.in),
                                           machine, strand::to_csv(profile))));
@@ -132,11 +132,11 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
                            plan.stages.size(), brief(options.time));
   SystemClock clock;
   const plan::Hardware hardware =
-      TRY(run::profile(plan,
-                       {.budget = options.time,
-                        .worker_program = options.worker,
-                        .command = command::command_line("profile", options.in)},
-                       clock));
+      TRY(profile::profile_hardware(plan,
+                                    {.budget = options.time,
+                                     .worker_program = options.worker,
+                                     .command = command::command_line("profile", options.in)},
+                                    clock));
   TRY(write_file(options.out, plan::to_json_text(hardware)));
   if (options.json) {
     out << plan::to_json_text(hardware);

@@ -5,7 +5,7 @@
 #include "base/cpu_limit.h"
 #include "base/file.h"
 #include "base/toml.h"
-#include "perform/run/profile.h"
+#include "perform/profile/profile.h"
 #include "predict/cost/device_from_rates.h"
 #include "ui/command/answer.h"
 #include "ui/command/words.h"
@@ -64,11 +64,11 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
     std::cerr << fmt::format("note: this process may use {:.2f} of a core, and rates are of that\n",
                              cores);
   const std::vector<plan::DeviceRates> ranks =
-      TRY(run::measure_devices({.threads = options.threads,
-                                .ranks = options.ranks,
-                                .hidden = options.hidden,
-                                .budget = options.time,
-                                .worker_program = options.worker}));
+      TRY(profile::measure_devices({.threads = options.threads,
+                                    .ranks = options.ranks,
+                                    .hidden = options.hidden,
+                                    .budget = options.time,
+                                    .worker_program = options.worker}));
   // Devices of two hosts have two names in a job that has both.
   const cluster::Device device =
       cost::device_from_rates(ranks, std::filesystem::path(options.out).stem().string());
@@ -79,7 +79,7 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
         "the machine does nothing else\n",
         brief(device.peak), brief(product));
   }
-  const std::string machine = run::machine_name();
+  const std::string machine = profile::machine_name();
   TRY(write_file(options.out, device_text(device, machine, options)));
   if (options.json) {
     Value::Array measured;
