@@ -190,16 +190,11 @@ TEST_F(Checkpoints, AManifestKnowsOfEachOfItsBytes) {
   take(10);
   const std::string path = step_folder(directory_, 10) + "/manifest.json";
   const std::string text = *read_file(path);
-  const Manifest written = latest().manifest;
-  int64_t harmless = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     std::string changed = text;
     changed[at] ^= 4;  // digits and letters stay such ones
-    const auto read = parse_manifest(changed, path);
-    if (read) EXPECT_EQ(*read, written) << at;
-    harmless += read ? 1 : 0;
+    EXPECT_FALSE(parse_manifest(changed, path)) << "byte " << at;
   }
-  EXPECT_EQ(harmless, 0);
   std::string other_seed = text;
   other_seed.replace(other_seed.find("\"seed\": \"7\""), 11, "\"seed\": \"8\"");
   EXPECT_THAT(parse_manifest_to_resume(other_seed, path).error().text(),

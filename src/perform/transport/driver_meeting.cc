@@ -302,7 +302,8 @@ void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) 
 }
 
 // Who waits for our hello for too long hangs up and calls anew; we may have taken the first call for a link by then. It
-// has said nothing over that, and so holds nothing that the second would take away.
+// has said nothing over that, and so holds nothing that the second would take away. Only where everybody's messages are
+// welcome: then no thread of ours waits for one of this link.
 bool Driver::forsaken(const Peer& p, const link::Caller& caller) const {
   const link::Gathering& gathering = p.link.gathering();
   if (!welcomed_ || !p.is_up() || !p.link.untouched() || caller.part.round > 0 ||
