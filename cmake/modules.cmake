@@ -1,8 +1,13 @@
 # What computes, or moves bytes, for long. A build that is made to be tested once optimises these alone (TOMBOLO_OPTIMISE_HOT):
 # the rest takes longer to compile than it saves.
-option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
+set(TOMBOLO_OPTIMISE_HOT OFF CACHE STRING "Optimise what computes for long, whatever the build type says: ON, OFF or LOOPS")
 set(TOMBOLO_HOT base action model plan graph trace schedule prefill tune prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo across network ledger score astra sweep
     link transport control compress update kernels exchange state stage observe join run wanem)
+# Of these, with TOMBOLO_OPTIMISE_HOT=LOOPS, only the loops that a person waits for.
+set(TOMBOLO_HOT_LOOPS base action graph engine sim cost strand network search compress update kernels wanem)
+if(TOMBOLO_OPTIMISE_HOT STREQUAL "LOOPS")
+  set(TOMBOLO_HOT ${TOMBOLO_HOT_LOOPS})
+endif()
 # Loops over numbers, vectors among them, which without optimisation are slower by tens: optimised under a sanitizer, too. They use
 # no precompiled headers (precompiled.cmake), which would have to be compiled so as well.
 set(TOMBOLO_VECTORS compress update)

@@ -142,8 +142,9 @@ Status TorchGroups::set_parameters(int32_t stage, int32_t group, std::span<const
 // replicas share, or has to be of this datacenter alone.
 template <class AllKept, class Call>
 void TorchGroups::for_each_part(AllKept& all, bool shared, const Call& call) const {
-  for (auto& [place, kept] : all) {
-    const std::vector<Parameter>& parameters = states_.at(place.first)->module().parameters();
+  for (auto& entry : all) {
+    auto& kept = entry.second;
+    const std::vector<Parameter>& parameters = states_.at(entry.first.first)->module().parameters();
     const auto parts_of = [&](auto& numbers, const std::string& suffix) {
       if (numbers.empty()) return;
       for (size_t at = 0; at < kept.layout.parameters.size(); ++at) {
