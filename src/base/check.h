@@ -13,8 +13,9 @@ namespace tombolo {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                const std::string& message);
 
-// Called with the text of a failed check, before the process is aborted. It may throw: where this code
-// is a guest in another program, an exception says it better than its end. Null: none, as at first.
+// Called with the text of a failed check, before the process is aborted. It may throw: code that is
+// embedded in another program should raise an exception there rather than end it. Null, the default:
+// no handler.
 using OnFailedCheck = void (*)(const std::string& text);
 void on_failed_check(OnFailedCheck handler);
 }  // namespace tombolo

@@ -1,6 +1,6 @@
-// Time, threads and what they wait for, passed in so that tests can bring their own: production
-// takes the machine's (SystemClock), an ocean lets one thread run at a time, and time passes there
-// when all of them wait.
+// Time, threads and what they wait for, passed in so that tests can replace them. Production uses
+// the machine's (SystemClock). The tests' simulated network runs one thread at a time and advances
+// time when all threads wait.
 #pragma once
 
 #include <atomic>
@@ -26,12 +26,13 @@ class Clock {
 class Signal {
  public:
   virtual ~Signal() = default;
-  // Until notify_all() or the instant, or for no reason: the caller looks again.
+  // Returns after notify_all(), at the instant, or spuriously: the caller checks its condition
+  // again.
   virtual void wait(std::unique_lock<std::mutex>& lock, SimTime until) = 0;
   virtual void notify_all() = 0;
 };
 
-// One that runs. Its destructor waits for its end.
+// A running thread. Its destructor waits for its end.
 class Thread {
  public:
   virtual ~Thread() = default;
@@ -42,7 +43,7 @@ class Threads : public Clock {
   virtual std::unique_ptr<Thread> start(std::function<void()> body) = 0;
   virtual std::unique_ptr<Signal> signal() = 0;
 
-  // Waits until it holds, or the instant; whether it holds.
+  // Waits until the condition holds or the instant is reached; returns whether it holds.
   template <typename Condition>
   bool await(Signal& signal, std::unique_lock<std::mutex>& lock, SimTime until,
              const Condition& holds) const {
@@ -54,9 +55,9 @@ class Threads : public Clock {
   }
 };
 
-// CLOCK_BOOTTIME: the same origin in every process of this host; never steps back, and goes on
-// while the host is suspended, so that a lease is over for its holder when it is for everybody
-// else.
+// CLOCK_BOOTTIME: the same origin in every process of this host. It never steps back, and it keeps
+// counting while the host is suspended, so that a lease ends for its holder when it ends for all
+// other processes.
 class SystemClock : public Threads {
  public:
   SimTime now() const override;
@@ -65,8 +66,8 @@ class SystemClock : public Threads {
   std::unique_ptr<Signal> signal() override;
 };
 
-// Moves only when told to, or when somebody sleeps. Its threads are the machine's, and any of them
-// may ask for the time while another one sleeps.
+// Moves only when told to, or when a thread sleeps. Its threads are the machine's, and any of them
+// may read the time while another one sleeps.
 class ManualClock : public SystemClock {
  public:
   SimTime now() const override { return now_; }

@@ -20,7 +20,7 @@ std::string own_group(const std::string& root) {
   return text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
 }
 
-// "33000 100000": microseconds of each so many; "max 100000" is no limit.
+// "33000 100000": quota and period, in microseconds; "max 100000" is no limit.
 std::optional<double> share_of(const std::string& cpu_max) {
   double quota = 0, period = 0;
   const char* const end = cpu_max.data() + cpu_max.size();

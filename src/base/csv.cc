@@ -16,7 +16,7 @@ struct Line {
   std::string text() const { return fmt::format("{}:{}", file, number); }
 };
 
-// Splits one line of so many columns, as far as that is known.
+// Splits one line into cells. `columns`: how many the table has, as far as that is known.
 Result<std::vector<CsvRow::Cell>> split(std::string_view line, const Line& where, size_t columns) {
   std::vector<CsvRow::Cell> cells;
   cells.reserve(columns);

@@ -19,10 +19,10 @@ Result<std::string> read_file(const std::string& path, int64_t limit = int64_t{1
 // Nothing half-written, ever: bytes go to a temporary name in the same folder, which is fsynced and
 // renamed onto `path` by commit(). Without commit() the destructor removes the temporary file.
 //
-// A symbolic link is followed and stays, also one that leads to nothing yet. A file that exists keeps
-// its mode, and its owner where this process may give files away. What is there and no regular file
-// (a device, a FIFO), or is what stdout goes to, is never replaced: it is opened and written in place,
-// so that what was written before an error has been written. "-" is stdout.
+// A symbolic link is followed and kept, also one whose target does not exist yet. An existing file
+// keeps its mode, and its owner where this process may give files away. What is not a regular file (a
+// device, a FIFO), or is what stdout goes to, is never replaced: it is opened and written in place, so
+// that what was written before an error stays written. "-" is stdout.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -50,25 +50,25 @@ Status write_file(const std::string& path, std::string_view bytes);
 // Fills `out` with the file's bytes from `offset` on. Unusable where the file ends before.
 Status read_part(const std::string& path, int64_t offset, std::span<std::byte> out);
 
-// Names that were added to the folder, or removed from it, survive a power cut. File systems that
-// know no such thing (EINVAL) are believed.
+// Makes names that were added to the folder, or removed from it, survive a power cut. Succeeds on
+// file systems that cannot sync a folder (EINVAL, ENOTSUP).
 Status sync_folder(const std::string& path);
 
-// A file can be created in this folder, which is created where it is missing. Leaves nothing.
+// Checks that a file can be created in this folder, which is created if missing. Leaves no file
+// there.
 Status check_writable(const std::string& folder);
 
 // Creates the folder and its parents; fine if it exists.
 Status make_directories(const std::string& path);
 
-// Of UTF-8, which some programs begin with it.
+// The text without the byte order mark that some programs write before UTF-8.
 std::string_view without_byte_order_mark(std::string_view text);
 
 // "dir/name" with name taken relative to the folder of `base_file`, unless it is absolute. A pipe
 // lies in no folder: then relative to the working folder.
 std::string sibling_path(const std::string& base_file, const std::string& name);
 
-// The other way round: what stands in `base_file` for a path as the process sees it. Absolute ones
-// stay absolute.
+// The inverse: how `base_file` must name a path of this process. Absolute paths stay absolute.
 std::string path_seen_from(const std::string& base_file, const std::string& path);
 
 }  // namespace tombolo

@@ -1,4 +1,4 @@
-// What a file holds, in a few words: for those who have to know whether it is the same.
+// The size and digest of a file, to tell whether two files, or two states of one, are the same.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct FileDigest {
 // Reads the file once, a piece at a time. Unusable where it cannot be read.
 Result<FileDigest> digest_of_file(const std::string& path);
 
-// The same, from the disk where the system can be asked to forget what it remembers of the file:
-// what it was given to write and what is there are two things.
+// The same, but read from the disk where the system lets us drop its cache of the file: what was
+// written to the cache and what reached the disk may differ.
 Result<FileDigest> digest_on_disk(const std::string& path);
 
 }  // namespace tombolo

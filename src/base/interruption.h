@@ -1,5 +1,5 @@
-// Stopping a computation from another thread, in a program that lives on: a guest in a Python interpreter, whose user pressed
-// Ctrl-C. (The program `tombolo` has no Interruption: a signal ends it, or stop_signals.h keeps it.)
+// Stopping a computation from another thread, in a program that keeps running: code inside a Python interpreter, whose
+// user pressed Ctrl-C. (The program `tombolo` has no Interruption: a signal ends it, or stop_signals.h keeps it.)
 //
 //   Interruption interruption;
 //   std::thread worker([&] {
@@ -43,8 +43,8 @@ class Interruption {
     Interruption* const before_;
   };
 
-  // A search that answers with the best so far when it is asked; what was asked of it is done then. Of nothing (null), it does
-  // nothing.
+  // Marks a search that answers with the best so far when it is asked to stop; that answer settles the request. With
+  // null it does nothing.
   class Heeded {
    public:
     explicit Heeded(Interruption* interruption);
@@ -67,7 +67,8 @@ class Interruption {
 struct OutOfTime {};  // thrown
 
 // While it lives, this thread's work, and the loops that it shares with others, end by OutOfTime as soon as
-// `ended`, asked wherever work can be interrupted, says so; and of one inside another, the outer one's.
+// `ended` returns true; it is called wherever work can be interrupted. A limit inside another one also ends
+// when the outer one does.
 class WorkLimit {
  public:
   explicit WorkLimit(const std::function<bool()>& ended);
@@ -78,7 +79,7 @@ class WorkLimit {
   static const WorkLimit* of_this_thread();  // null: none
   bool is_over() const { return ended_() || (before_ && before_->is_over()); }
 
-  // The limit of the thread that this one helps.
+  // Applies the limit of the thread that this one helps.
   class Shared {
    public:
     explicit Shared(const WorkLimit* limit);
@@ -95,7 +96,7 @@ class WorkLimit {
   const WorkLimit* const before_;
 };
 
-// What `work` returns, or nothing where `ended` came first. Without `ended` it has all the time it needs.
+// What `work` returns; nullopt if `ended` returned true first. Without `ended` there is no limit.
 template <class Work>
 std::optional<std::invoke_result_t<const Work&>> unless(const std::function<bool()>& ended,
                                                         const Work& work) {
@@ -109,7 +110,7 @@ std::optional<std::invoke_result_t<const Work&>> unless(const std::function<bool
 }
 
 // Throws Interrupted where this thread's work is asked to stop, and no search heeds that; OutOfTime
-// where a limit of it is over.
+// where one of its limits has ended.
 void stop_if_interrupted();
 
 }  // namespace tombolo

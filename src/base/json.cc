@@ -59,7 +59,7 @@ class Builder : public nlohmann::json_sax<Json> {
     const std::string where = named == keys_.rend() ? "" : fmt::format("\"{}\": ", *named);
     return refuse(fmt::format("{}{} is beyond 64 bits", where, text));
   }
-  // Small tables are looked through; a vocabulary of a hundred thousand words has a set beside it.
+  // Small tables are searched; large ones, such as a vocabulary of 100,000 words, keep a set, too.
   bool is_new(const std::string& key) {
     constexpr size_t kSmall = 64;
     const Value::Table& table = *open_.back().get<Value::Table>();

@@ -1,4 +1,4 @@
-// Quantities of options that also take a number alone, as keys of files do not.
+// Quantities in options, which may leave out the unit; keys of files may not.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace tombolo {
 
 namespace detail {
-// "5" as "5 s" where `unit` is "s"; what is no number alone as it is.
+// "5" becomes "5 s" where `unit` is "s"; text that is not a number alone is returned as it is.
 std::string with_unit(std::string_view text, std::string_view unit);
 }  // namespace detail
 

@@ -1,8 +1,8 @@
-// Inputs that come only once: standard input, pipes, FIFOs.
+// Inputs that can be read only once: standard input, pipes, FIFOs.
 //
-// Who reads a file looks at it more than once: what it is, then what it says. What comes through a
-// pipe is therefore kept in memory when it is first opened, under its name and as long as the process
-// lives, and is a plain file from then on.
+// Readers look at a file more than once: first at what kind it is, then at its contents. What comes
+// through a pipe is therefore kept in memory when it is first opened, under its name and until the
+// process ends, and from then on is read as a plain file.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace tombolo {
 
-// As open(2) for reading, at the beginning; -1 with errno where that fails. "-" is standard input. Of
-// what comes only once at most `limit` bytes and one more are kept.
+// As open(2) for reading, at the beginning; -1 with errno on failure. "-" is standard input. Of an
+// input that can be read only once, at most `limit` + 1 bytes are kept.
 int open_input(const std::string& path, int64_t limit);
 
-// A text that stands for a file of this name, for readers on this thread and as long as the object lives: a job of another
-// program's memory. The name should be none of a file, as "<job>" is.
+// A text that stands in for a file of this name, for readers on this thread and as long as the object lives: a job from
+// another program's memory. No file should have this name; "<job>" is a good one.
 class GivenInput {
  public:
   GivenInput(std::string name, std::string_view text);
@@ -31,7 +31,8 @@ class GivenInput {
   int memory_ = -1;
 };
 
-// What does not lie in a folder, so that names in it are those of the working folder: "-", /dev/fd/63.
+// Whether an input lies in no folder ("-", /dev/fd/63), so that relative names in it are relative to
+// the working folder.
 bool has_no_folder(const std::string& path);
 
 }  // namespace tombolo

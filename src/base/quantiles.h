@@ -1,4 +1,4 @@
-// Median and quantiles of a sample, in any order. A sample of nothing has none: callers ask first.
+// Median and quantiles of a sample, in any order. An empty sample has none: callers check first.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Random numbers that are the same on every machine, in named streams.
 //
 // The standard library's distributions differ between vendors; these do not. A stream is derived
-// from the seed and a name, so a new consumer disturbs nobody:
+// from the seed and a name, so a new consumer does not change what the others draw:
 //
 //   Random jitter = Random(seed).stream("link/paris-oregon");
 //

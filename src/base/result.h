@@ -1,4 +1,4 @@
-// Result<T>: a value, or an Error that a stranger can act on.
+// Result<T>: a value, or an Error whose message says what to do about it.
 //
 // Every layer that an Error passes adds what it was doing; the last line says what to try:
 //
@@ -21,7 +21,7 @@
 
 namespace tombolo {
 
-// What a caller would react to in its own way; the value is the program's exit code.
+// Errors that a caller handles in different ways; the value is the program's exit code.
 enum class ErrorCode {
   kFailed = 1,      // something else: a peer was lost, a file is corrupt
   kUnusable = 2,    // what was given cannot be used: input, option, taken port, full disk
@@ -29,17 +29,17 @@ enum class ErrorCode {
   kLostPeer = 4,    // another rank went away. Exits with 1.
 };
 
-// What happened between two processes, where a caller reacts to exactly that. Also sent between
-// them (perform/link/handshake.h): a value keeps its meaning, and none is used again.
+// What went wrong between two processes, where a caller handles exactly that. Also sent between
+// them (perform/link/handshake.h), so a value keeps its meaning and is never reused.
 enum class ErrorCause : uint8_t {
   kOther = 0,              // only the message says
   kTokenDiffers = 1,       // the two have different job tokens: one may be an earlier run's
-  kDuplicateRank = 2,      // another process is this rank already
-  kAboutToEnd = 3,         // the one that was called ends; another may come after it
+  kDuplicateRank = 2,      // another process has this rank already
+  kAboutToEnd = 3,         // the process that was called is ending; another may take its place
   kTooManyHandshakes = 4,  // it was refused unheard, for want of room or time, and may try again
-  kRestarted = 5,          // the process that was meant is gone; another has its rank
-  kCrossingCalls = 6,      // the two called each other at once, and the other call stays
-  kDamagedOnTheWay = 7,    // bytes came damaged, which says nothing about who sent them
+  kRestarted = 5,          // the process that was called is gone; another one has its rank
+  kCrossingCalls = 6,      // the two called each other at once; the other connection is kept
+  kDamagedOnTheWay = 7,    // bytes arrived corrupted, which says nothing about who sent them
   kReceiveTimeout = 8,     // a message did not come before its deadline
 };
 constexpr ErrorCause kLastErrorCause = ErrorCause::kReceiveTimeout;

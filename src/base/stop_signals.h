@@ -1,7 +1,8 @@
-// SIGINT, SIGTERM and SIGHUP as a flag, for as long as this object lives. A second one ends the
-// program at once, unless it is to be ignored: external launchers send several and lose patience by
-// themselves. A SIGHUP never does: when a terminal closes, kernel, shell and supervisor send one each.
-// Where SIGHUP is ignored, as nohup wants it, it stays so. At most one object at a time.
+// SIGINT, SIGTERM and SIGHUP as a flag, for as long as this object lives. A second signal ends the
+// program at once, unless it is to be ignored: external launchers send several, and kill the program
+// when they lose patience. A second SIGHUP never ends it: when a terminal closes, kernel, shell and
+// supervisor send one each. Where SIGHUP is ignored, as nohup wants it, it stays so. At most one
+// object at a time.
 #pragma once
 
 #include <signal.h>
@@ -12,7 +13,7 @@ namespace tombolo {
 
 enum class SecondSignal { kEnds, kIgnored };
 
-// nohup, or who started it, wants this program to outlive its terminal.
+// Whether nohup, or the parent process, wants this program to outlive its terminal.
 bool outlives_terminal();
 
 class StopSignals {

@@ -101,7 +101,7 @@ class HazardScan {
     if (open_.empty()) in_value_ = false;
   }
 
-  // The same quote so many times from here on.
+  // How many times the same quote stands here in a row.
   size_t quotes() const {
     return std::min(text_.find_first_not_of(quote_, at_), text_.size()) - at_;
   }

@@ -1,6 +1,6 @@
-// Before a function whose loops are to be done in lanes: g++ does little of that below -O3, and no square
-// root that may set errno. Lanes round as one number does. Nothing is inlined into such a function that
-// does not say the same, not even std::bit_cast.
+// Put before a function whose loops are to be vectorised: below -O3 g++ vectorises little, and no square
+// root that may set errno. Lanes round as a single number does. Functions without this attribute, even
+// std::bit_cast, are not inlined into one that has it.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__)

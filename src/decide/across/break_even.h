@@ -1,11 +1,12 @@
 // When another way wins: at other WAN rates, latencies, prices of egress or of devices.
 //
-// Layouts stay, and one property of all links or devices is so many times what it is, from 1/64 to 64,
-// latencies from 1/8 to 8.
-// Winners are found at steps of 8, and where two neighbours differ by halving to within 5 %; a way that
-// wins only between two steps with one winner is not seen. Cost: a simulation for each way and factor
-// that is not ruled out (none for prices): a way is no worse where links are better or prices lower, and
-// as good as at both sides where they agree within 0.2 %.
+// Layouts are kept, and one property of all links or devices is multiplied by a factor, from 1/64 to
+// 64, latencies from 1/8 to 8.
+// Winners are determined at factors 8 apart; where two neighbouring factors have different winners, the
+// crossing is bisected to within 5 %. A way that wins only between two factors with the same winner is
+// missed. Cost: a simulation for each way and factor that is not ruled out (none for prices): a way is
+// no worse where links are better or prices lower, and unchanged between two factors at which its
+// scores agree within 0.2 %.
 #pragma once
 
 #include <vector>

@@ -17,7 +17,7 @@ namespace tombolo::across {
 
 // The job with a mode where it says "auto", and the reason among its notes; as it is where it does not.
 // 0 threads: as many as the machine has; their number changes nothing.
-// Unusable: no [model], whose size the steps depend on. Else, where no setting fits, what is said of dense.
+// Unusable: no [model], whose size the steps depend on. Otherwise, if no setting fits, the error of dense.
 Result<plan::Job> with_exchange_chosen(plan::Job job, const plan::Hardware* hardware = nullptr,
                                        int threads = 0);
 

@@ -30,7 +30,7 @@ struct StepsFactor {
   std::string beyond;  // what of the setting the source does not cover; empty: nothing
 };
 
-// datacenters >= 1 that train one model of so many parameters; of dense any number is alike.
+// datacenters >= 1 that train one model of `parameters` parameters; dense takes any number of datacenters.
 StepsFactor steps_factor(const plan::Exchange& exchange, int64_t datacenters, int64_t parameters);
 
 // Of sparse updates of blocks, or of chunks where the profile is of these, what `tombolo tune` measured of the model: samples with that density and batch

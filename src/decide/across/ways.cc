@@ -603,7 +603,7 @@ class Search {
   // A simulation takes 2.5 kB for each pass.
   static constexpr double kLargePasses = 200'000;
 
-  // Of the plans with stages, so many are looked at for some that lie in several datacenters.
+  // How many plans with stages are examined to find some that span several datacenters.
   static constexpr std::array<int, 2> kMixedTops{40, 2000};
 
   const plan::OpenJob& open_;

@@ -12,15 +12,15 @@
 //
 // The space of whole pipelines: subsets of two and more datacenters (of more than kSubsetsOf, all and
 // all but one), the `layouts` best layouts of each datacenter alone with its part of the batch and its
-// best one of each tensor x pipeline x microbatch, and the settings of exchange_grid(). Of unlike
-// datacenters each takes a share by its speed. Recomputation is chosen by the time in one datacenter. Local
-// steps, of which tens of iterations are played, get the kLocalLayouts that are best in the other modes,
-// and as many that are best in a datacenter alone.
+// best one of each tensor x pipeline x microbatch, and the settings of exchange_grid(). Where datacenters
+// differ, each takes a share of the batch by its speed. Recomputation is chosen by the time in one
+// datacenter. Local steps need tens of simulated iterations, so only the kLocalLayouts that are best in the
+// other modes are tried, and as many that are best in a datacenter alone.
 // Stages in different datacenters are searched in the same subsets, each on its own; of more than
 // kSubsetsOf datacenters in all of them at once. Layouts of more than kMostPasses (a microbatch through
 // a stage, in all iterations that a mode wants played) are not compared: local steps of large jobs.
 //
-// Small jobs are held against brute force (ways_test.cc).
+// Tests compare small jobs with a brute-force search (ways_test.cc).
 //
 // Where simulating all layouts takes a core longer than kSimulateAll, those that are far behind by the
 // closed form are left out (promise.h).
@@ -116,7 +116,7 @@ struct WaysOptions {
   bool count_steps = true;  // false: all modes need as many
   // Of the model, whose factors of sparse updates count instead of those of the law; outlives the search.
   const tune::ConvergenceProfile* profile = nullptr;
-  std::vector<int64_t> local_steps;     // between outer steps, beside 30
+  std::vector<int64_t> local_steps;     // between outer steps, in addition to 30
   int layouts = 6;                      // of each datacenter, of stages across, repeated in others
   bool break_even = true;               // find `break_even`
   Seconds simulate_all = kSimulateAll;  // of a core; what takes longer is a contest
@@ -125,7 +125,7 @@ struct WaysOptions {
   std::function<bool()> stop;
   // The same for each search of stages across alone, which may take the longest; without, `stop`.
   std::function<bool()> stop_stages;
-  // The same within simulations, which go on to their end without it: true ends those that have begun.
+  // The same within simulations: true aborts those that have started, which otherwise run to their end.
   std::function<bool()> stop_simulations;
 };
 

@@ -90,8 +90,8 @@ struct MixedOptions {
   int top = 5;
   int threads = 1;
   bool prune = true;  // without, bounds cut nothing
-  // By time, jobs of so many datacenters and more are scouted first (mixed_scout.h). It takes longer than
-  // it saves where there are few, and changes no answer of a search that comes to its end.
+  // With objective time, jobs with at least this many datacenters are scouted first (mixed_scout.h). With
+  // fewer, scouting takes longer than it saves. A search that completes gives the same answer either way.
   size_t scouted_from = 5;
   search::Finals finals;
   std::function<void(int64_t done, int64_t all)> progress;  // of the settings, between waves

@@ -75,7 +75,7 @@ double time_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) 
   if (shortest == kInfinity) return kInfinity;
   const double layers = real(needs.layers), m = real(needs.microbatches - 1);
   double best = passes_bound(rooms, layers, shortest) + m * shortest;
-  // Corners: where all devices up to some speed can hold the model by themselves.
+  // Corners: the periods at which the devices up to some speed are just enough for all layers.
   for (const StageRoom& corner : rooms) {
     double per_second = 0;
     for (const StageRoom& room : rooms) {

@@ -16,7 +16,7 @@ inline constexpr double kRounding = 1e-9;
 // Stages in one datacenter.
 struct StageRoom {
   double layer = 0;                                     // s per layer and microbatch, at best
-  int64_t stages = 0;                                   // at most; exactly so many where `decided`
+  int64_t stages = 0;                                   // at most; the exact number if `decided`
   int64_t holds = std::numeric_limits<int64_t>::max();  // layers that a stage has memory for
   double rate = 0;                                      // USD/s of one stage with its replicas
   bool decided = true;  // undecided ones have at least one stage, if they are needed

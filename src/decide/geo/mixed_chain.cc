@@ -166,7 +166,7 @@ class Chains::Walk {
     }
   }
 
-  // Stages in z, one after the other, in front of so many.
+  // Adds stages in z, one after the other, in front of `behind` stages.
   void extend(size_t z, int64_t behind, std::vector<Path> paths) {
     const Place& place = c_.places_[z];
     std::vector<Path> next;

@@ -41,7 +41,7 @@ struct ChainAnswer {
 
 class Chains {
  public:
-  // Of subsets of these sizes; with `wanted`, of so many stages.
+  // Of subsets of these sizes; with `wanted`, of that many stages.
   Chains(PricedSetting& priced, const cluster::Cluster& cluster, SetSizes sizes,
          std::optional<int64_t> wanted, std::function<bool()> stop);
 

@@ -48,13 +48,13 @@ class Filler {
   // Stages up to here have taken layers 0 .. next - 1.
   struct State {
     int64_t next = 0;
-    double charge = 0;  // of the following stage: transfers that nobody had time for
+    double charge = 0;  // to the following stage: transfers that no stage had time for
     double sum = 0;     // of passes
     size_t from = 0;
     int64_t layers = 0;
   };
 
-  // The most layers that each stage may have by itself, and all that follow together.
+  // The most layers that each stage can have on its own, and all following stages together.
   bool find_room(double period, double end) {
     const size_t p = problem_.stages.size();
     room_after_.assign(p + 1, 0);

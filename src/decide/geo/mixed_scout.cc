@@ -32,7 +32,7 @@ class Scout {
  private:
   bool ended() const { return known_.least >= bar_ || gave_up_; }
 
-  // Halves what lies between periods that are impossible and one that may be had.
+  // Bisects between the highest period known to be impossible and one that may be possible.
   void look_at_periods(double share) {
     known_.low = std::max(known_.low, chains_.period_min());
     double high = std::min(known_.high, chains_.period_for(bar_));

@@ -31,7 +31,7 @@ struct MixedSetting {
   bool operator==(const MixedSetting&) const = default;
 };
 
-// Subsets of so many datacenters.
+// How many datacenters a subset has: from `least` to `most`.
 struct SetSizes {
   size_t least = 1, most = 1;
 };
@@ -83,7 +83,7 @@ class PricedSetting {
   const MixedLaw& law_;
   MixedSetting setting_;
   std::optional<bool> sequence_parallel_;
-  int64_t microbatches_, layers_, special_;  // special: first layers unlike the others
+  int64_t microbatches_, layers_, special_;  // special: first layers that differ
   Bytes boundary_;
   std::vector<Zone> zones_;
 };

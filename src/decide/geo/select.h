@@ -47,8 +47,8 @@ struct SelectionSetting {
   std::vector<SelectionSite> sites;  // in the order in which they are filled
   int64_t partitions = 1;            // P
   int64_t pipelines_per_cell = 1;    // C
-  // What an iteration is: M microbatches of each pipeline, or so many of all pipelines together,
-  // shared as equally as can be. Those that have one more set the time.
+  // What an iteration is: M microbatches per pipeline, or microbatches_together over all pipelines,
+  // divided as equally as possible. The pipelines that get one more set the time.
   int64_t microbatches = 1;
   std::optional<int64_t> microbatches_together = {};
 
@@ -64,10 +64,10 @@ struct SelectionSetting {
   // indices; empty: no link joins them.
   std::function<std::optional<CellLink>(size_t from, size_t to, int64_t pipelines, int64_t cells)>
       link;
-  // The sum of gradients among so many replicas of a partition at a site.
+  // The gradient all-reduce among `replicas` replicas of a partition at a site.
   std::function<Seconds(size_t site, int64_t replicas)> all_reduce;
-  // What the first partitions of so many pipelines send the last ones of a tied embedding; left out:
-  // nothing.
+  // How long the first partitions of `pipelines` pipelines take to send the last ones the gradients
+  // of a tied embedding; empty: no time.
   std::function<Seconds(size_t first, size_t last, int64_t pipelines)> tied = {};
   std::function<Seconds(const DpCell&)> cell_time = one_forward_one_backward_cell;
   bool look_beyond = true;  // of algorithm 1; it costs about as much again

@@ -4,8 +4,8 @@
 //   P  [parallelism].pipeline; else the fewest stages that fit into the memory of every device,
 //      each with the activations that the schedule keeps on it
 //   M  what a pipeline runs: its share of [training].global_batch, which is the batch of all
-//      pipelines together, here as everywhere. [selection].micro_batches gives every pipeline so
-//      many instead, as in the paper: the batch of an iteration then grows with the pipelines
+//      pipelines together, here as everywhere. [selection].micro_batches gives every pipeline
+//      that many instead, as in the paper: the batch of an iteration then grows with the pipelines
 //   C  a transfer over the slowest link between one pair of nodes, over the shortest forward pass,
 //      rounded up: as many pipelines as keep the WAN from being the slower one, and no more than
 //      there are microbatches

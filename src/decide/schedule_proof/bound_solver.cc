@@ -7,7 +7,7 @@
 namespace tombolo::schedule_proof::detail {
 namespace {
 
-// 1 1 2 1 1 2 4 ...: how long the search goes on before it begins anew with what it has learned
+// 1 1 2 1 1 2 4 ...: how long the search runs before it restarts with what it has learned
 // (Luby, Sinclair, Zuckerman 1993). Counted from 1.
 int64_t luby(int64_t index) {
   int64_t power = 1;
@@ -100,7 +100,7 @@ bool BoundSolver::push(Atom atom, Reason reason) {
 
 bool BoundSolver::enforce(Atom atom, std::span<const Atom> reasons) {
   if (holds(atom)) return true;
-  if (level() == 0) return push(atom, {Why::kStored, 0, 0});  // nobody will ask
+  if (level() == 0) return push(atom, {Why::kStored, 0, 0});  // its reasons are never asked for
   const auto first = static_cast<int32_t>(stored_.size());
   stored_.insert(stored_.end(), reasons.begin(), reasons.end());
   return push(atom, {Why::kStored, first, static_cast<int64_t>(reasons.size())});

@@ -41,8 +41,8 @@ struct Exact {
   int64_t nodes = 0;
 };
 
-// Infeasible where the memory holds no microbatch; unusable where a cell has more than so many
-// backwards, or its pipelines cross the WAN unlike one another. Meant for some 200 computations and transfers or fewer; Figure 6 of Atlas has 168, of
+// Infeasible: the memory holds no microbatch. Unusable: a cell has more than kExactBackwardsMax
+// backwards, or its pipelines cross the WAN in different ways. Meant for up to some 200 computations and transfers; Figure 6 of Atlas has 168, of
 // which 48 are backwards.
 inline constexpr int64_t kExactBackwardsMax = 300;
 Result<Exact> solve_exact(const schedule::PipelineShape& shape, const schedule::Times& times,

@@ -124,8 +124,8 @@ int32_t ExactModel::add(Kind kind, int32_t stage, int32_t pipeline, int32_t micr
   return operation;
 }
 
-// What is sent after one operation is needed by the next; nothing is, where there is no boundary.
-// Returns the next one, whose results go on.
+// `next` needs what `sent` computed: through a transfer if the boundary crosses the WAN, directly
+// if it does not. sent < 0: `next` needs nothing. Returns `next`.
 int32_t ExactModel::cross(Way way, int32_t pipeline, int32_t microbatch, int32_t sent,
                           int32_t next) {
   if (sent < 0) return next;

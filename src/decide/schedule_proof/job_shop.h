@@ -19,7 +19,7 @@ struct JobShop {
   // The first goes before the second exactly where the third goes before the fourth; each two of
   // them share a machine.
   using Alike = std::array<int32_t, 4>;
-  // A store of so many places: operations that take one, and operations at whose end one is free
+  // A store with `places` places: operations that take one, and operations at whose end one is free
   // again. All are of one machine.
   struct Store {
     std::vector<int32_t> take, give;
@@ -43,8 +43,8 @@ struct Timetable {
   int64_t nodes = 0;  // guesses
 };
 
-// Looks for what is shorter until there is none or so many guesses are spent. `bound` is one that
-// the caller knows already.
+// Searches for shorter timetables until there is none or nodes_max guesses are spent. `bound` is a
+// lower bound that the caller already knows.
 Timetable solve(const JobShop& shop, int64_t bound, int64_t nodes_max);
 
 }  // namespace tombolo::schedule_proof::detail

@@ -5,19 +5,18 @@
 //   best.plan                     performs the winner: simulate and train take it as it is
 //   best.winner(), best.baseline()
 //
-// Tried is every published schedule that build() knows by name (interleaved with 2 to 8 stages per
-// rank), and near-optimal schedules (near_optimal.h) on lines, folds and loops; on lines each
-// pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose pipelines
+// Candidates are every published schedule that build() knows by name (interleaved with 2 to 8 stages
+// per rank), and near-optimal schedules (near_optimal.h) on lines, folds and loops; on lines with
+// pipelines separate (spatial) and in DP-cells of every size that divides `data`, whose pipelines
 // share the WAN in time. All keep to the memory, counted in microbatches of a whole stage, and to
-// the same work per position (schedule_variant.h). Where it is known how long passes take beside
-// each other, w and dualpipev are tried with their pairs co-executed, too, and improved
-// (pair_search.h).
+// the same work per position (schedule_variant.h). Where it is known how long co-executed passes
+// take, w and dualpipev are also tried with their pairs co-executed, and improved (pair_search.h).
 //
-// All that can be taken are simulated, and the simulated time alone decides which is first: it
-// knows about flows that share a link and about sums of gradients. A schedule's own clock
+// All feasible candidates are simulated, and the simulated time alone decides which is first: it
+// accounts for flows that share a link and for gradient all-reduces. A schedule's own clock
 // (schedule::makespan_of) has every pipeline alone on its links, and may be several times shorter.
-// It is what searches go by, and is told beside. With [stage_times] and no sum of gradients both
-// agree exactly.
+// Searches minimise that clock, and it is reported next to the simulated time. With [stage_times] and
+// no gradient all-reduce both agree exactly.
 //
 // The baseline is the published schedule that simulates shortest. Varuna as published takes in as
 // many microbatches as come; where memory does not hold them, it is also played within the memory:
@@ -42,8 +41,8 @@ struct BestScheduleOptions {
   // That all searches play together, and as much work again for improving what they find: the
   // work is bounded, not the time. Loops, which are not improved, come on top.
   int64_t passes_max = 8'000'000;
-  // What a layer's forward and backward take beside each other, for folded schedules with pairs; left
-  // out: only where the Plan has pairs itself.
+  // How long a layer's forward and backward take when co-executed, for folded schedules with pairs;
+  // left out: pairs are tried only if the Plan itself has them.
   std::optional<plan::LayerPair> layer_pair = {};
   // What is performed today, under the times of the Plan: a candidate like the others.
   std::optional<plan::Plan> incumbent = {};
@@ -53,9 +52,9 @@ struct ScheduleCandidate {
   std::string name;    // "interleaved, 2 stages per rank", "atlas, released, cells of 4"
   std::string family;  // "interleaved"; of what was searched "line", "fold" or "loop"
   ScheduleVariant variant;
-  bool is_published = false;  // what its name alone stands for: what the best is held against
+  bool is_published = false;  // as published, no variant of ours; the baseline is the best such
   bool splits = false;        // backwards into I and W
-  bool pairs = false;         // a forward and a backward beside each other
+  bool pairs = false;         // a forward and a backward are co-executed
   std::string obstacle;       // why it cannot be taken, with numbers; empty: it can
   // Where it can be laid out; in microbatches of a whole stage, on the tightest rank.
   std::optional<double> in_flight;

@@ -21,7 +21,8 @@ using schedule::RankActions;
 using schedule::Schedule;
 using enum action::ActionKind;
 
-// A pass, or a forward (`first`) beside a backward. Recomputations are left out: they follow.
+// A pass, or a forward (`first`) co-executed with a backward (the second member). Recomputations are
+// left out: their places follow from these.
 struct Item {
   Action first;
   std::optional<Action> beside = {};

@@ -33,9 +33,9 @@ struct PairsFound {
   bool improved = false;  // shorter than both
 };
 
-// `in_flight` as in schedule::Memory, of each position; empty: what the published ones need, where
-// they are within the memory of others. Infeasible: neither fits. CHECKs that the shape is a fold of
-// one pipeline with pairs.
+// memory.in_flight limits each position; empty: the limit is the most that a published start (w or
+// dualpipev) needs there. Infeasible: neither start fits. CHECKs that the shape is a fold of one
+// pipeline with pairs.
 Result<PairsFound> search_pairs(const schedule::PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const PairSearchOptions& options);
 

@@ -12,7 +12,7 @@
 namespace tombolo::schedule_search::detail {
 namespace {
 
-// Positions are varied together in so many groups, a datacenter's if there are not more.
+// Positions are varied in at most this many groups; one per datacenter if those are fewer.
 constexpr size_t kGroupsMax = 8;
 
 auto key_of(const schedule::Rules& rules) {

@@ -252,7 +252,7 @@ bool crosses_wan(const plan::Plan& plan) {
   });
 }
 
-// How the pipelines may go about the WAN: each by itself, or in cells of 2 or more.
+// How the pipelines may share the WAN: each separately, or in cells of 2 or more.
 std::vector<ScheduleVariant> sharings(const plan::Plan& plan) {
   std::vector<ScheduleVariant> out = {{}};
   if (!crosses_wan(plan)) return out;

@@ -24,7 +24,7 @@ namespace tombolo::schedule_search {
 
 using layout::ScheduleVariant;
 
-// What every position does with one microbatch, and its update and sum of gradients.
+// What every position does with one microbatch, and its update and gradient all-reduce.
 using PositionWork = std::vector<plan::StageCost>;
 
 // Of a Plan; the recomputation that its last stage does not do counts as if it did, as long per
@@ -48,7 +48,7 @@ std::vector<plan::PairCost> pairs_for(const plan::Plan& base, const plan::Plan& 
                                       const std::optional<plan::LayerPair>& layer);
 
 // The Plan of the first DP-cell alone, or of the first pipeline where none share in time: what
-// schedules of alike pipelines can be searched on. It has no sum of gradients among cells.
+// schedules of alike pipelines can be searched on. It has no gradient all-reduce among cells.
 plan::Plan one_cell(const plan::Plan& plan);
 
 // What every cell does when each does as one: computations and links, to be handed to to_given.
@@ -62,7 +62,7 @@ schedule::Schedule for_every_cell(const schedule::Schedule& of_one,
 // `planned` with its passes replaced by what the Trace saw: per rank, the median over microbatches
 // and iterations of its forwards, of its backwards (whole, or in halves) and of its recomputations;
 // where a rank holds several stages, their sum. Of the replicas of a position the slowest counts,
-// for all of them wait for it. Updates and sums of gradients stay.
+// for all of them wait for it. Updates and gradient all-reduces stay as planned.
 //
 // Unusable: another number of positions, or one without a forward or a backward. A recomputation
 // that the last position was not seen doing takes as long per forward as the one before's.

@@ -1,5 +1,5 @@
-// A job's model folded on the same ranks, with forwards beside backwards (strands): where that is
-// predicted to gain, and what it takes.
+// A job's model folded on the same ranks, with forwards and backwards co-executed (strands): whether
+// that is predicted to gain, and what it takes.
 #pragma once
 
 #include <optional>

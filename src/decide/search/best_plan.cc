@@ -46,7 +46,7 @@ FinalCounts hold_finals_of(const SearchOptions& how, const BestPlanOptions& opti
       [&](const RankedPlan& a, const RankedPlan& b) { return score(a) < score(b); });
 }
 
-// What is shown of a plan beside its time.
+// What is shown of a plan in addition to its time.
 Result<estimate::Estimate> describe(const BestPlanOptions& options, bool with_band,
                                     RankedPlan& plan) {
   estimate::Estimate detail = TRY(estimate::estimate(plan.job, options.law, with_band));

@@ -11,7 +11,7 @@ namespace tombolo::search::detail {
 // are several of tell; where experts lie follows from the others.
 bool same_order(const layout::Parallelism& p, std::string_view order);
 
-// Whether chunks hold unlike numbers of layers.
+// Whether chunks hold different numbers of layers.
 bool uneven(const plan::Job& job);
 
 // Of a pipeline.

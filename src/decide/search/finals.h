@@ -19,7 +19,7 @@
 namespace tombolo::search {
 
 struct Finals {
-  int candidates = 0;  // at most so many
+  int candidates = 0;  // at most this many
   Seconds at_most{2};  // of one core, by sim::kPassesPerSecond
   // Asked by all threads while they simulate: true ends it with those that are done.
   std::function<bool()> stop = {};

@@ -106,12 +106,12 @@ struct SearchSpace {
   bool uneven_stages = true;  // also stages that differ by a layer
   // Interleaved 1F1B runs microbatches in rounds of as many as there are stages (Megatron-LM).
   bool whole_rounds = true;
-  // Beside a pipeline ZeRO 2 keeps whole gradients, as ZeRO 1 does (docs/laws/zero.md): never better.
+  // With a pipeline ZeRO 2 keeps whole gradients, as ZeRO 1 does (docs/laws/zero.md): never better.
   bool zero2_with_pipeline = false;
   bool always_sequence_parallel = false;  // wherever tensor > 1
 };
 
-// What every configuration of a space must meet, beside lying on its axes:
+// What every configuration of a space must meet, in addition to lying on its axes:
 //   tensor context data pipeline <= devices;  micro_batch data divides global_batch
 //   expert divides data context
 //   virtual stages only with a pipeline, with chunks of equally many layers, embedding and head

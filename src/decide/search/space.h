@@ -10,8 +10,8 @@
 //   virtual     at most 16 chunks per device
 //   microbatch divides the global batch; at most 32 sequences
 //
-// Limits keep what nobody would run out of the space; they are stated with every answer. What a job
-// fixes is taken as it is, beyond the limits too, as long as it divides.
+// Limits exclude configurations that are not worth running; they are stated with every answer. What
+// a job fixes is taken as it is, even beyond the limits, as long as it divides.
 #pragma once
 
 #include <string>

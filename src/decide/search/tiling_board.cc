@@ -112,7 +112,7 @@ class TilingChoices {
     return true;
   }
 
-  // Whether classes of rails from j on have so many that are free in enough of the domains.
+  // Whether the classes of rails from j on have `need` rails that are free in enough of the domains.
   bool rails_suffice(size_t j, int64_t need) {
     for (; j < now_.rails.size() && need > 0; ++j) {
       int64_t domains = 0;

@@ -84,7 +84,7 @@ class Places {
 
 // ---- the questions ----
 
-// The best schedule, and what it is held against. Configurations run beside each other already.
+// The best schedule, and the baseline. One thread: configurations already run in parallel.
 Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
   const schedule_search::BestSchedule best =
       TRY(schedule_search::best_schedule(plan, {.threads = 1}));

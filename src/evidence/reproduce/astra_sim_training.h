@@ -2,9 +2,9 @@
 //
 // The job is `tombolo astra --job`'s: tensor parallelism innermost, hierarchical groups, computing at
 // the paper's 234 TFLOPS. What the paper leaves open: GPT-3 is Megatron-LM's; Transformer-1T is its
-// model of 10^12 parameters with 128 heads, for 160 are not shared out to 128 NPUs; nothing is computed
-// again; links have no latency; every dimension is a switch with a ring over it, so that an NPU sends
-// no more than its bandwidth. Collectives are in 64 chunks, as table III's.
+// model of 10^12 parameters with 128 heads, because 160 do not divide among 128 NPUs; nothing is
+// recomputed; links have no latency; every dimension is a switch with a ring over it, so that an NPU
+// sends no more than its bandwidth. Collectives are in 64 chunks, as table III's.
 //
 // Source: Won et al. 2023, ASTRA-sim2.0, tables I to III and section IV-A; 234 TFLOPS: section IV.
 #pragma once
@@ -32,7 +32,7 @@ inline constexpr Transformer kGpt3{"GPT-3", "preset = \"gpt3-175b\"\n", 16, 16, 
 inline constexpr Transformer kTransformer1T{
     "Transformer-1T", "preset = \"gpt-1t\"\nheads = 128\n", 128, 8, 512, 25600};
 
-// NPUs and GiB/s of each dimension, for the paper's GB/s are 2^30.
+// NPUs and GiB/s of each dimension, because the paper's GB/s are 2^30 bytes per second.
 struct TrainingSystem {
   const char* name;
   std::vector<int32_t> npus;

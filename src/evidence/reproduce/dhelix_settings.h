@@ -46,14 +46,14 @@ cluster::Datacenter dhelix_site(DhelixCluster cluster);
 cost::Constants dhelix_constants(DhelixCluster cluster);
 
 // What Megatron-LM runs: inputs of column-parallel products are gathered again for the gradients of
-// weights, beside the gradients of inputs.
+// weights, while the gradients of inputs are computed.
 struct DhelixLayer {
   strand::StrandPair pair;
   double layers = 0;  // of a stage
   double around = 0;  // seconds of head and embedding per microbatch, not interleaved
   double flops = 0;   // of a microbatch on a GPU
 
-  // Of a microbatch on the last stage, where a layer takes so long, forward and backward.
+  // Of a microbatch on the last stage, forward and backward, where a layer takes `layer` seconds.
   double stage_seconds(double layer) const { return layers * layer + around; }
   double baseline_seconds() const;
   double tflops(double layer) const { return flops / stage_seconds(layer) / 1e12; }

@@ -1,4 +1,4 @@
-// What papers say, beside our figures, each with its source.
+// What papers say, compared with our figures, each with its source.
 //
 // Curves are not printed as numbers; the text quotes some, and these are the rows. What a text
 // quotes and leaves too much open to be computed is a row with the reason.
@@ -100,16 +100,16 @@ std::vector<Table> rail_only_traffic();
 // dhelix_settings.h says what was fitted to what. docs/laws/strands.md.
 std::vector<Table> dhelix();
 
-// Of the same paper mixtures of experts.
+// DHelix: mixtures of experts.
 std::vector<Table> dhelix_experts();
 
-// And what is sent: table-1, and communication as a share of time.
+// DHelix: what is sent (table-1), and communication as a share of time.
 std::vector<Table> dhelix_communication();
 
 // What NVIDIA measured of the overlap of experts' communication: expert-overlap.
 std::vector<Table> megatron_bridge();
 
-// And what it is measured against: Intra-batch, and the bidirectional pipeline with two copies of the
+// What DHelix is compared with: Intra-batch, and the bidirectional pipeline with two copies of the
 // model, whose largest model is section 6.5's.
 std::vector<Table> dhelix_baselines();
 

@@ -1,11 +1,11 @@
-// Published tables that we claim to reproduce: our figure beside theirs, the gap, and the band in
+// Published tables that we claim to reproduce: our figure next to theirs, the gap, and the band in
 // which we say it lies.
 //
 // A table is a name ("rail-only/table-4": paper, then table), a source, and a function that
-// computes its rows anew from the laws. The published figures stand in reproduce.cc and
-// reproduce_<paper>.cc beside the code that meets them, with the reason for each band. A row
-// outside its band fails the program, and the test. What a paper prints and we do not meet is a row
-// too: it says why, and fails nothing.
+// computes its rows from the laws. The published figures are in reproduce.cc and
+// reproduce_<paper>.cc, next to the code that reproduces them, with the reason for each band. A row
+// outside its band fails the program, and the test. What a paper prints and we do not reproduce is
+// a row too: it says why, and fails nothing.
 //
 // Bands are what each row claims. Hits and misses are counted by one rule, whatever is claimed: within
 // 10 % of what is published, or of a bound no more than 10 % beyond it.
@@ -24,14 +24,14 @@
 
 namespace tombolo::reproduce {
 
-// `ours` of a figure that cannot be had here at all; its row says why.
+// `ours` of a figure that cannot be computed here; its row says why.
 inline constexpr double kNotComputed = std::numeric_limits<double>::quiet_NaN();
 
 enum class Outcome {
   kHit,              // within kHit of what is published, or of its bound
   kMiss,             // further off
   kNotReproducible,  // not computed: the paper says too little, or it was measured by training
-  kNotPublished,     // beside a figure that is not the paper's
+  kNotPublished,     // compared with a figure that is not the paper's
 };
 constexpr auto enum_names(Outcome) {
   return std::to_array<EnumName<Outcome>>({{Outcome::kHit, "hit"},

@@ -124,7 +124,7 @@ Table wafer_figure_a() {
 // --- The figure of wafers, (b) ----------------------------------------------------------------
 
 // Table III's systems. The text calls their trend equivalent to that of the all-reduce there; what
-// follows the network is exposed communication, so its quotients stand beside table III's.
+// follows the network is exposed communication, so its quotients are compared with table III's.
 Table wafer_figure_b() {
   Table table{
       "astra-sim/wafer-figure-b",

@@ -137,7 +137,7 @@ Row at_most(std::string name, double ours, double published, const char* reason)
   return row_or_miss(std::move(row), reason);
 }
 
-// The best of both families next to the best of theirs, and 1F1B, which nobody searches for.
+// The best of both families next to the best of theirs, and 1F1B, which needs no search.
 Table best_of(const char* name, const char* where, const char* split, int datacenters,
               std::span<const Found> found) {
   Table table{name,

@@ -63,7 +63,7 @@ Table mixtures() {
   return table;
 }
 
-// NVIDIA's own measurement of overlapped experts: forward beside backward, events, a fixed order.
+// NVIDIA's own measurement of overlapped experts: forward with backward, events, a fixed order.
 Table nvidia() {
   Table table{"megatron-bridge/expert-overlap",
               "NVIDIA-NeMo/Megatron-Bridge, skills/mbridge-perf-expert-parallel-overlap, May 2026: "

@@ -17,7 +17,7 @@ constexpr const char* kPoints =
     "allowed virtual stages, bytes per parameter and memory are not stated; with 1, 2, 4 and 8, 2 "
     "bytes and 80 GB figures are claimed within ";
 
-// The band of a percentage claimed within so many points.
+// The band of a percentage that is claimed to within `points` percentage points.
 double within_points(double points, double published) { return points / std::abs(published); }
 
 Row percent(std::string name, double share, double published, double points,
@@ -26,7 +26,7 @@ Row percent(std::string name, double share, double published, double points,
           std::move(not_reproduced)};
 }
 
-// Of `total` cases, so many are as the paper says of all.
+// What the paper says of all `total` cases holds in `ours` of them.
 Row counted(std::string name, int64_t ours, int64_t total, std::string not_reproduced = {}) {
   return {
       std::move(name),          static_cast<double>(ours), static_cast<double>(total), "cases", 0,

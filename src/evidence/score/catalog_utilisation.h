@@ -1,6 +1,6 @@
 // The model FLOPS utilisation (MFU) that the law `tombolo` gives for every device of the catalog,
-// every software stack, and models of four sizes, dense and mixtures of experts, beside the highest
-// that anyone published for such a device (published::highest_utilisations).
+// every software stack, and models of four sizes, dense and mixtures of experts, next to the
+// highest that anyone published for such a device (published::highest_utilisations).
 //
 // A cell is the best of a small space of configurations that fit: tensor parallelism inside a
 // domain, pipelines plain and interleaved, ZeRO 1 to 3, expert parallelism, recomputation,
@@ -27,8 +27,8 @@ struct CatalogCell {
 };
 
 struct CatalogRow {
-  std::string constants;     // whose the device's are
-  cluster::Datacenter site;  // so many of the device as train the model here
+  std::string constants;     // the device whose constants are used
+  cluster::Datacenter site;  // as many devices as train the model here
   model::Model model;
   std::vector<std::optional<CatalogCell>> cells;  // by stack; left out: nothing fits
 };

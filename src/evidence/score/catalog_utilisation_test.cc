@@ -12,7 +12,7 @@ namespace {
 
 class CatalogUtilisation : public ::testing::TestWithParam<bool> {};
 
-// Nobody has measured most of these cells, so none may be better than the best that anyone has
+// Most of these cells have never been measured, so none may be better than the best that anyone has
 // measured on such a device.
 TEST_P(CatalogUtilisation, IsNowhereAboveWhatWasPublished) {
   const Result<CatalogTable> table = catalog_utilisation(GetParam());

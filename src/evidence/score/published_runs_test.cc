@@ -1,5 +1,5 @@
 // How far the law tombolo is from published runs. What it promises here is what docs/results/published_runs.md
-// says, with a tenth more for constants that are fitted anew.
+// says, with a tenth more for constants that are fitted again.
 #include <gtest/gtest.h>
 
 #include <optional>

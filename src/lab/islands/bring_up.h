@@ -1,4 +1,4 @@
-// The hosts of a cluster as network namespaces, and what joins them.
+// The hosts of a cluster as network namespaces, and the networks that join them.
 //
 //                 lan0 -- bridge (a namespace per datacenter) -- lan0 of the other nodes
 //   a host  lo
@@ -7,7 +7,7 @@
 // A host's address sits on lan0; wan0 has routes only. There is no default route and none to a
 // datacenter without a link: such a connection fails at once, and nothing leaves the machine.
 //
-// All namespaces are anonymous: they are descriptors of this process, and vanish with it.
+// All namespaces are anonymous: only descriptors of this process hold them, so they vanish with it.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ struct Archipelago {
 Result<Archipelago> bring_up(const cluster::Cluster& cluster, std::vector<cluster::Host> hosts,
                              double byte_scale);
 
-// Writes the kernel settings of every host anew: connections made from now on follow them.
+// Writes the kernel settings of every host again: connections made from now on follow them.
 Status apply_settings(Archipelago& archipelago, const cluster::Cluster& cluster, double byte_scale);
 
 // The hosts as ports of a Forwarder.

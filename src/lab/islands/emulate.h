@@ -22,8 +22,8 @@ Result<int> emulate(const Arguments& arguments, const Emulation& emulation);
 // are joined by blanks and given to a shell. Returns only if that does not succeed.
 Error become_command_on(const std::string& host, const std::vector<std::string>& command);
 
-// What people are told about running islands. Hosts and addresses, how to enter them, links and
-// their conditions, kernel settings: a page.
+// A description of running islands for people: hosts and addresses, how to enter them, links and
+// their conditions, kernel settings. About a page.
 std::string describe_islands(const Emulation& emulation, const Archipelago& archipelago,
                              pid_t pid_outside, const std::string& netem);
 

@@ -85,7 +85,7 @@ Result<Commands> Commands::start(const Options& options) {
       become(options.command, island->host, write_end.get(), options.foreground);
     }
     if (running.pid < 0) return failed(fmt::format("fork: {}", std::strerror(errno)));
-    setpgid(running.pid, running.pid);  // whoever is first, so that signal() finds the group
+    setpgid(running.pid, running.pid);  // in parent and child, so that signal() finds the group
     out.running_.push_back(std::move(running));
   }
   return out;

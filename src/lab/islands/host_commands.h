@@ -11,8 +11,8 @@
 
 namespace tombolo::islands {
 
-// Lets the calling process be on a host: its network, its host name, TOMBOLO_HOST. The process must
-// have one thread. For a process that is about to become another program.
+// Moves the calling process to a host: its network, its host name, TOMBOLO_HOST. The process must
+// have one thread only. For a process that is about to exec another program.
 Status move_to(const cluster::Host& host);
 
 class Commands {
@@ -29,7 +29,7 @@ class Commands {
 
   // To every command that is still running, and to what it started in its process group.
   void signal(int number) const;
-  // For each child that waitpid() returned; others than ours (orphans) are ignored.
+  // Call for each child that waitpid() returned; children that are not ours (orphans) are ignored.
   void ended(pid_t pid, int status);
   bool done() const;
   // Of the first host whose command failed, 128 + n where signal n killed it; else 0.

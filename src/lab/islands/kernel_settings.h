@@ -28,10 +28,11 @@ inline constexpr int64_t kBufferPerWindow = 4;
 // Buffers where nothing bounds the window: 128 MB fill 5 Gbps at 200 ms.
 inline constexpr int64_t kLargeBuffer = 128 << 20;
 
-// Segments that TCP hands over at once, at least: 40 make the emulator cheap. But a sender waits
-// until it may send so many, and where the window is scaled down to as few, its window stands empty
-// meanwhile: GPT-A of Atlas over 5 connections of 41 segments each took 5.2 % longer than predicted
-// with 40, 2.6 % with 2. So a window is at least 16 frames, down to the 2 of an untouched kernel.
+// The least number of segments that TCP hands over at once: 40 make the emulator cheap. But a
+// sender waits until it may send that many, and if the window is scaled down to about as many, it
+// stands empty meanwhile: GPT-A of Atlas over 5 connections of 41 segments each took 5.2 % longer
+// than predicted with 40, 2.6 % with 2. So a frame is at most 1/16 of the window, but at least the
+// 2 segments of an untouched kernel.
 inline constexpr int64_t kLargeFrame = 40;
 inline constexpr int64_t kFramesPerWindow = 16;
 

@@ -1,9 +1,9 @@
-// Which hosts there are and where they are: node h of datacenter d is one host.
+// The hosts and their places: node h of datacenter d is one host.
 //
 //   name      "oregon-0"                    <datacenter>-<node>
 //   address   10.77.1.1                     10.77.<d + 1>.<h + 1>, of the network 10.77.0.0/16
 //
-// So a prefix of 24 bits is a datacenter, and an address tells a person where it belongs.
+// So a prefix of 24 bits is a datacenter, and an address shows where its host is.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace tombolo::islands {
 
 inline constexpr const char* kNetwork = "10.77.0.0/16";
 
-// The plan of addresses has room for 254 nodes in each of 254 datacenters; a machine has not. This
-// many hosts come and go in a few seconds; twelve in half a second.
+// The address plan has room for 254 nodes in each of 254 datacenters, but a machine has not.
+// Bringing this many hosts up and down takes a few seconds; twelve take half a second.
 inline constexpr int64_t kHostsMax = 64;
 
 // All hosts of a cluster, datacenter by datacenter. Their namespaces are not made yet, so that

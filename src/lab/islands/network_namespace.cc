@@ -89,7 +89,7 @@ Result<ProgramResult> run_program(const std::vector<std::string>& command,
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  // Administrators' programs are not on everybody's path.
+  // Administrators' programs are not on every user's path.
   int error = ENOENT;
   pid_t child = -1;
   for (const char* folder : {"/usr/sbin/", "/sbin/", "/usr/bin/", "/bin/"}) {

@@ -1,5 +1,5 @@
 // A network namespace without a name: it lives as long as a descriptor of it is open or a process
-// is inside, so whatever kills its owner also removes it and its devices.
+// is inside, so it and its devices disappear when its owner is killed.
 #pragma once
 
 #include <unistd.h>
@@ -43,7 +43,7 @@ class NetworkNamespace {
   // For setns() and `ip link ... netns`, by any process that sees this one's /proc.
   std::string path() const;
 
-  // Runs `work` with the calling thread inside; the thread is back where it was afterwards.
+  // Runs `work` with the calling thread inside; the thread returns to its old namespace afterwards.
   Status inside(const std::function<Status()>& work) const;
 
  private:
@@ -51,11 +51,11 @@ class NetworkNamespace {
   FileDescriptor fd_;
 };
 
-// Runs `ip -batch` (iproute2) with one command per line in the namespace of the calling thread; the
-// words of its first complaint become the Error.
+// Runs `ip -batch` (iproute2) with one command per line in the namespace of the calling thread; its
+// first error message becomes the Error.
 Status run_ip(const std::string& commands);
 
-// Runs a program with its output swallowed and waits; its output and wait status.
+// Runs a program and waits for it; returns its captured output and wait status.
 struct ProgramResult {
   int status = 0;
   std::string output;  // both streams

@@ -1,10 +1,10 @@
 // A room for processes that leaves nothing behind: a PID and a mount namespace of its own.
 //
-// The kernel ends every process of a PID namespace with its first one, and that one asked to be
-// killed with its parent (PR_SET_PDEATHSIG). So after success, failure or kill -9 of any of them
-// nobody is left, and what only they held (network namespaces, devices, mounts) goes with them.
+// The kernel kills every process of a PID namespace when its first process ends, and that one is
+// killed with its parent (PR_SET_PDEATHSIG). So after success, failure or kill -9 of any of them no
+// process is left, and what only they held (network namespaces, devices, mounts) is gone as well.
 //
-//   tombolo-islands            outside: passes signals on, waits
+//   tombolo-islands            outside: forwards signals, waits
 //     the first process        holds the namespaces, runs the Forwarder, reaps orphans
 //       COMMAND                in a process group of its own
 #pragma once
@@ -22,19 +22,20 @@ namespace tombolo::islands {
 
 struct Room {
   pid_t pid_outside = 0;    // of the first process, for nsenter
-  bool foreground = false;  // standard input is a terminal that listens to us
+  bool foreground = false;  // standard input is our terminal, and we are its foreground group
 };
 
 // Runs `inside` as the first process of a new room; its value is the exit code. SIGINT, SIGTERM,
-// SIGHUP and SIGUSR1 are passed on to it, where they are blocked (signalfd). Needs one thread.
+// SIGHUP and SIGUSR1 are forwarded to it; they are blocked there, for signalfd. The calling process
+// must have one thread only.
 Result<int> run_in_room(const std::function<int(const Room&)>& inside);
 
 // Covers /etc/hosts with one that knows the hosts, and /run/netns (where there is one) with their
 // namespaces, so that `ping paris-0` and `ip netns exec paris-0` work. Seen in this room only.
 Status name_hosts(const std::vector<cluster::Host>& hosts);
 
-// What islands need of a machine: root, /dev/net/tun and `ip`. Asked before anything is made; one
-// message has everything that is missing.
+// What islands need of a machine: root, /dev/net/tun and `ip`. Checked before anything is made; one
+// message lists everything that is missing.
 Status check_privileges();
 
 // Whether this kernel has `tc netem`: "yes", or why not. Tried in a namespace of its own.

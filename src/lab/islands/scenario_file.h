@@ -1,4 +1,4 @@
-// What `tools/islands` and `tools/wanem` are given: a cluster file, a job or a Plan.
+// The input of `tools/islands` and `tools/wanem`: a cluster file, a job or a Plan.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Emulation {
   wanem::Scenario scenario;
 };
 
-// byte_scale: of the command line; left out, the job's or Plan's own, or 1.
+// byte_scale: from the command line; left out: the job's or Plan's own, or 1.
 Result<Emulation> read_emulation(const std::string& file, std::optional<double> byte_scale);
 
 // Unusable where `after` differs in more than the conditions of links: hosts and the pairs that are

@@ -1,4 +1,5 @@
-// A WAN bandwidth that fluctuates as StellaTrain's authors measured it, made up from what they say.
+// A WAN bandwidth that fluctuates as StellaTrain's authors measured it, synthesised from their
+// figures.
 //
 // Their trace between two CloudLab clusters is not published. Stated are its range, 50 to 600 Mbps,
 // its mean, 193 Mbps, and the mean in their evaluation, 115.7 Mbps; step, shape and length are not.

@@ -8,7 +8,7 @@
 // at once, about 44 segments of 1500 bytes, and takes them in the same way. Queues and losses act
 // on single segments nevertheless: packet.h cuts a frame around what was dropped.
 //
-// How late the thread was against virtual time stands in the counters. Lateness does not slow a
+// The counters say how late the thread was against virtual time. Lateness does not slow a
 // link down nor add up, but a figure measured while it was large means little.
 #pragma once
 
@@ -62,7 +62,7 @@ struct LinkCounters {
 struct ForwarderReport {
   bool realtime = false;          // whether SCHED_FIFO was asked for and granted
   Seconds cpu;                    // of the thread, the kernel's work on its behalf included
-  uint64_t frames_foreign = 0;    // no IPv4, or to nobody: dropped
+  uint64_t frames_foreign = 0;    // not IPv4, or to no host: dropped
   uint64_t frames_broken = 0;     // headers that contradict their length: dropped
   std::vector<std::string> lost;  // ports whose device is gone
 
@@ -71,13 +71,13 @@ struct ForwarderReport {
 
 class Forwarder {
  public:
-  // Unusable where a port or the scenario cannot be.
+  // Unusable if a port or the scenario is not valid.
   static Result<std::unique_ptr<Forwarder>> start(std::vector<Port> ports, const Scenario& scenario,
                                                   const ForwarderOptions& options);
   virtual ~Forwarder() = default;  // stops the thread; what is on its way is lost
 
-  // New conditions, on the same datacenters, for what comes from now on; what is on its way arrives
-  // as it would have. A direction that is left out cannot talk. Holds when it returns.
+  // New conditions, on the same datacenters, for frames that come from now on; those on their way
+  // arrive as they would have. A direction that is left out has no link. In force when it returns.
   virtual Status reload(const Scenario& scenario) = 0;
 
   // Of the directions that carried anything, in the order of ports.

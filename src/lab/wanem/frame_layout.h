@@ -1,5 +1,5 @@
-// Where the fields of a frame stand: virtio's header, IPv4, TCP. For what reads and changes frames
-// in place (packet.cc, window_bound.cc).
+// Offsets of the fields of a frame: virtio's header, IPv4, TCP. For code that reads and changes
+// frames in place (packet.cc, window_bound.cc).
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ class FramePool {
   // Keeps the first `size` bytes of space() as a frame; returns its number.
   uint32_t keep(uint32_t size, const Packet& packet);
   const Frame& operator[](uint32_t number) const { return frames_[number]; }
-  // So many of the frame's segments are done with. Its number may be used again after the last.
+  // `segments` more of the frame's segments are done. Its number may be reused after the last.
   void release(uint32_t number, uint32_t segments);
   size_t in_use() const { return frames_.size() - free_.size(); }
 

@@ -9,7 +9,7 @@
 
 namespace tombolo::wanem {
 
-// Loses segments, each by itself or in bursts.
+// Loses segments, independently or in bursts.
 //
 // The model of Gilbert (1960): in the good state segments pass, in the bad one they are lost, and
 // both states last a geometrically distributed number of segments. With a share p lost in the long

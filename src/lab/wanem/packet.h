@@ -45,7 +45,7 @@ struct Packet {
 
 Packet parse_packet(std::span<const uint8_t> frame);
 
-// A frame of its own: headers made anew, and the payload where it stood. Write one after the other.
+// A frame of its own: new headers, and a view of the payload in the old frame. Write both in order.
 struct PacketSlice {
   static constexpr uint32_t kHeadMax = kVnetHeader + 60 + 60;
   std::array<uint8_t, kHeadMax> head_bytes;

@@ -1,8 +1,8 @@
 // What the emulated WAN is like: one shape per direction between two datacenters.
 //
 // A scenario file is a cluster file: each [[wan]] link gives two directions with the same figures,
-// divided by byte_scale where they count bytes (rates, queues, TCP windows), times unchanged. How
-// many connections there are is for whoever opens them.
+// divided by byte_scale where they count bytes (rates, queues, TCP windows), times unchanged. The
+// number of connections is up to the programs that open them.
 #pragma once
 
 #include <optional>
@@ -22,14 +22,14 @@ struct LinkShape {
   SimDuration delay;                             // one way
   SimDuration jitter;                            // standard deviation of the delay; order is kept
   double loss = 0;                               // share of segments lost
-  double loss_burst = 1;                         // lost in a row, mean; 1: each by itself
+  double loss_burst = 1;                         // lost in a row, mean; 1: independent
   std::optional<BytesPerSecond> node_pair_rate;  // of each pair of hosts; left out: no limit
   cluster::RateTrace trace;                      // where not empty: instead of node_pair_rate
   std::optional<BytesPerSecond> path_rate;       // what all pairs of hosts share
   std::optional<Bytes> queue;                    // before each of the two rates; see queue_limit
   std::optional<Bytes> tcp_window;               // of each connection; see window_bound.h
 
-  // Names the field that cannot be and its value.
+  // Names the invalid field and its value.
   Status check() const;
 };
 
@@ -45,7 +45,7 @@ struct Direction {
 
 struct Scenario {
   std::vector<std::string> datacenters;
-  std::vector<Direction> directions;  // a pair that is not here cannot talk
+  std::vector<Direction> directions;  // a pair that is not here has no link
 
   Status check() const;
 };

@@ -1,13 +1,13 @@
-// A queue and the rate at which it drains: what stands before every bottleneck.
+// A queue and the rate at which it drains, as in front of every bottleneck.
 //
-// Bytes leave one after the other at a constant rate or along a RateTrace; idleness earns no
+// Bytes leave one after the other at a constant rate or along a RateTrace; idle time gives no
 // credit. With b bytes handed over since the queue was last empty, at t, the last of them leaves at
 //
 //   t + b / rate        or, with a trace, when the integral of the rate since t reaches b
 //
-// to the nearest nanosecond of the busy period's sum, so that rounding does not add up. What does
-// not fit when it comes is dropped from its end (tail drop). A state machine in virtual time: give
-// it instants that do not go back.
+// to the nearest nanosecond of the busy period's sum, so that rounding does not add up. Segments
+// that do not fit when they come are dropped from the end (tail drop). A state machine in virtual
+// time: instants must not go back.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace tombolo::wanem {
 // Consecutive segments of one frame that travel as one. All segments of a frame have the same size
 // but its last.
 struct Cargo {
-  uint32_t frame = 0;  // whose; the owner's name for it
+  uint32_t frame = 0;  // the owner's number of the frame
   uint32_t first = 0;  // segments [first, last) of the frame
   uint32_t last = 1;
   uint32_t frame_segments = 1;
@@ -50,15 +50,15 @@ class Serialiser {
     Bytes limit;     // of what waits or is being sent
   };
 
-  // Holds for what comes from `now` on; what waits leaves as it would have.
+  // Applies to what comes from `now` on; what waits leaves as it would have.
   void reshape(SimTime now, const Shape& shape);
   bool limited() const { return shape_.rate || shape_.trace; }
 
   double backlog(SimTime now) const;  // bytes that wait or are being sent
   // How many of these segments fit in the queue; an empty one takes at least one.
   uint32_t admits(SimTime now, const Cargo& cargo) const;
-  // How many segments leave in about 0.25 ms, 1 at least: a slow link hands over in small pieces,
-  // for what waits for the rest of its piece adds to the round trip (at 1 ms it cost 3 % of 20 ms).
+  // How many segments leave in about 0.25 ms, at least 1. The pieces are that small because waiting
+  // for the rest of a piece adds to the round trip (pieces of 1 ms cost 3 % of 20 ms).
   uint32_t segments_at_once(SimTime now, const Cargo& cargo) const;
   // When the last of these bytes has left.
   SimTime send(SimTime now, uint64_t bytes);

@@ -48,7 +48,7 @@ class Wan {
   ~Wan();
 
   bool connects(int from, int to) const;  // hosts, of datacenters between which there is a link
-  // What one TCP connection between the two hosts may have on its way; nothing: no bound.
+  // How much one TCP connection between the two hosts may have in flight; nothing: no bound.
   std::optional<Bytes> tcp_window(int from, int to) const;
   // Every segment of the cargo will arrive or be dropped. CHECKs that the hosts are connected.
   void offer(SimTime now, int from, int to, const Cargo& cargo);
@@ -56,8 +56,8 @@ class Wan {
   std::optional<Arrival> arrive(SimTime now);
   // The earliest instant at which arrive() may have something; nothing while the WAN is empty.
   std::optional<SimTime> next() const;
-  // New conditions for what is offered from `now` on. What is inside arrives as it would have, but
-  // that a shared rate still before it is the new one; and nothing overtakes it.
+  // New conditions for what is offered from `now` on. What is inside arrives as it would have,
+  // except that it passes a shared rate still ahead at the new rate; and nothing overtakes it.
   void reload(SimTime now, const Scenario& scenario);
 
   uint64_t segments_inside() const;

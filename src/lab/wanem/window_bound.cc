@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kOptionEnd = 0, kOptionNothing = 1, kOptionWindowScale = 3;
 constexpr uint8_t kScaleMax = 14;  // RFC 7323
 
-// More than any host has ports for; whoever opens more is not bounded.
+// More than any host has ports for; further connections are not bounded.
 constexpr size_t kConnectionsMax = size_t{1} << 20;
 
 // The TCP header and what follows; empty where this is no beginning of a TCP segment.

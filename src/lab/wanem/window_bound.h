@@ -31,7 +31,7 @@ class WindowBound {
   size_t connections() const { return scales_.size(); }
 
  private:
-  // Who grants the window, and to whom.
+  // The host that grants the window, and the one that it is granted to.
   struct Key {
     uint64_t addresses;
     uint32_t ports;
@@ -45,7 +45,7 @@ class WindowBound {
   };
   void learn(std::span<const uint8_t> tcp, const Key& key);
 
-  std::unordered_map<Key, uint8_t, Hash> scales_;  // the window field is shifted by so many bits
+  std::unordered_map<Key, uint8_t, Hash> scales_;  // bits by which the window field is shifted
 };
 
 }  // namespace tombolo::wanem

@@ -27,7 +27,7 @@ std::string csv_header(const std::vector<std::string>& columns) {
   return fmt::format("step,time,provenance,{}", fmt::join(columns, ","));
 }
 
-// A full disk shows here, too: the stream is asked at every record.
+// Reports a full disk, too: the stream is checked at every record.
 Status append_to(const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::app);
   out << bytes << std::flush;

@@ -1,13 +1,13 @@
-// What is known of each step, for dashboards: one row per step in three files of a folder.
+// The metrics of each step, for dashboards: one row per step in three files of a folder.
 //
-//   steps.jsonl    {"step":1,"time":1763900000.25,"provenance":"measured","loss":5.54,...}; what is
-//                  not known is null
-//   steps.csv      the same; what is not known is an empty cell
+//   steps.jsonl    {"step":1,"time":1763900000.25,"provenance":"measured","loss":5.54,...}; an
+//                  unknown value is null
+//   steps.csv      the same; an unknown value is an empty cell
 //   events.out.tfevents.T.H.P   TensorBoard's, with the provenance before each tag
 //                  ("measured/loss"); a file per process that wrote here
 //
-// A step stands there once. What comes again, because a run was resumed or went on from an earlier
-// step after a loss, replaces what stood there, and so does whatever came after it.
+// A step has one row. If a step is repeated, because a run was resumed or restarted from an earlier
+// step after a loss, its new row replaces the old one and all rows after it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Board {
   struct Options {
     std::string folder;                // created where it is missing
     std::string provenance;            // "measured" or "emulated": of all figures
-    std::vector<std::string> columns;  // beside step, time and provenance
+    std::vector<std::string> columns;  // in addition to step, time and provenance
     std::string host;                  // part of a file's name
     int64_t process = 0;
     double wall_time = 0;  // seconds since 1970

@@ -5,9 +5,8 @@
 // records. The bytes are a protobuf message Event: wall_time = 1, step = 2, file_version = 3,
 // summary = 5 {value = 1 {tag = 1, simple_value = 2}}, session_log = 7 {status = 1}.
 // Source: tensorflow/core/util/event.proto, tensorflow/core/lib/io/record_writer.h,
-// tensorflow/core/lib/hash/crc32c.h. What follows a session that starts at a step replaces what
-// TensorBoard knows of that step and later ones, which is how steps that are done again stand there
-// once.
+// tensorflow/core/lib/hash/crc32c.h. Values after a session that starts at a step replace what
+// TensorBoard has of that step and later ones, so repeated steps are shown once.
 #pragma once
 
 #include <cstdint>

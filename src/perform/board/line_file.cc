@@ -48,7 +48,7 @@ Result<LineFile> LineFile::open(const std::string& path, StepOf step_of) {
 
 Status LineFile::rewind(int64_t step) { return step > last_step_ ? Status() : cut(step); }
 
-// Also the last line where it has no end.
+// Drops an unfinished last line, too.
 Status LineFile::cut(std::optional<int64_t> from_step) {
   std::ifstream in(path_, std::ios::binary);
   if (!in) return fail(error("read it"));
@@ -76,7 +76,7 @@ Status LineFile::append(std::string_view line, int64_t step) {
   CHECK(line.find('\n') == line.npos && (step == 0 || step > last_step_),
         "a line about step {} after {}", step, last_step_);
   const std::string text = std::string(line) + "\n";
-  // In one call, so that whoever reads along sees whole lines.
+  // In one call, so that concurrent readers see whole lines.
   const ssize_t written = write(fd_, text.data(), text.size());
   if (written >= 0 && static_cast<size_t>(written) < text.size()) errno = ENOSPC;
   if (written != static_cast<ssize_t>(text.size())) return fail(error("write to it"));

@@ -11,15 +11,15 @@
 
 namespace tombolo::board {
 
-// A line stands in the file as a whole or is cut off when it is opened again; what power cuts do
-// is left to the file system.
+// A line is in the file as a whole, or is cut off when the file is opened again. What happens in a
+// power cut is left to the file system.
 class LineFile {
  public:
   // Which step a line is about; nothing: it belongs to no step (a header) and stays.
   using StepOf = std::function<std::optional<int64_t>(std::string_view line)>;
 
-  // Opens or creates it. A last line without an end is dropped. Unusable where it cannot be
-  // written, or has a line of more than 64 KiB.
+  // Opens or creates it. An unfinished last line is dropped. Unusable if it cannot be written, or
+  // has a line of more than 64 KiB.
   static Result<LineFile> open(const std::string& path, StepOf step_of);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&&) = delete;
@@ -29,8 +29,7 @@ class LineFile {
   int64_t last_step() const { return last_step_; }
   const std::string& first_line() const { return first_line_; }  // without its end; empty: none
 
-  // Drops the lines from the first one on that is about `step` or a later one. Cost: reads the
-  // file.
+  // Drops all lines from the first one that is about `step` or a later step. Cost: reads the file.
   Status rewind(int64_t step);
   // `line` without its end, about `step`, which is later than last_step(); 0: about none.
   Status append(std::string_view line, int64_t step);

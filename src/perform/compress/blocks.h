@@ -1,6 +1,6 @@
 // A sparse update of a tensor: whole blocks of 16 consecutive floats, a cache line each, by
-// ascending number. Block b holds the elements 16 b to 16 b + 15. What a last block has beyond the
-// tensor's end is zero and means nothing.
+// ascending number. Block b holds the elements 16 b to 16 b + 15. Elements of the last block beyond
+// the tensor's end are zero and have no meaning.
 //
 // Whole lines are what memory moves anyway; one number per 16 elements makes indices nearly free on
 // the wire (decision 36). Block-aligned selection: Lim et al., StellaTrain (SIGCOMM 2024), 3.2.

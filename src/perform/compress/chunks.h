@@ -58,22 +58,23 @@ struct ChosenNumbers {
   bool operator==(const ChosenNumbers&) const = default;
 };
 
-// Both of one length. The update as bytes; fails, and says how many, where numbers are not finite: the
+// Both of one length. Returns the update as bytes. Fails, and says how many, if numbers are not finite: the
 // step is void then, and so is the residual. Cost: each number once, and an exact selection within its
 // chunk: about five times BlockCompressor's pass.
 Result<std::vector<std::byte>> compress_chunks(const ChunkOptions& options,
                                                std::span<const float> gradient,
                                                std::span<float> residual);
 
-// What compress_chunks() made of a tensor of `length` elements, with any k, or why it is not. Memory:
-// 16 bytes for each of the message's at most, and nothing before it was found to have the right length.
+// Decodes what compress_chunks() made of a tensor of `length` elements, with any k, or says why it is not
+// that. Memory: at most 16 bytes for each of the message's, and none before its length was found to be
+// right.
 Result<ChosenNumbers> decode_chunks(std::span<const std::byte> message, int64_t length);
 
 // The blocks of 16 in which chosen numbers lie, zero elsewhere.
 Blocks blocks_around(const ChosenNumbers& chosen);
 
-// Of each number the mean over those who sent it, times their factors, added in their order; zero where
-// nobody did. One length, at least one update, a factor for each.
+// The mean of each number over the updates that have it, times their factors, added in their order; zero if
+// no update has it. All of one length, at least one update, a factor for each.
 std::vector<float> mean_over_senders(std::span<const ChosenNumbers> updates,
                                      std::span<const float> factors);
 

@@ -5,7 +5,7 @@
 //   sent     = quantised(blocks of the residual with the largest norms)
 //   residual = residual - sent
 //
-// Error feedback: Seide et al. (2014), Karimireddy et al. (2019); the quantised value is taken away,
+// Error feedback: Seide et al. (2014), Karimireddy et al. (2019); the quantised value is subtracted,
 // as in SparseLoCo, so rounding is made up for as well. The pass chooses by a threshold that it
 // corrects as it goes (threshold.h), so that adding, choosing, coding and subtracting touch each
 // line once: 12 bytes an element, as b[i] += a[i]. An exact selection, of the blocks with the
@@ -13,7 +13,7 @@
 // what it selects a second time: about a quarter longer. Every n-th step is exact, and every one of a
 // small tensor, where a threshold would be off by chance.
 //
-// The same bits on every machine. Cost beside the pass: about 20 us a call.
+// The same bits on every machine. Cost in addition to the pass: about 20 us a call.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ struct Run {
   size_t begin = 0, end = 0;
 };
 
-// Holds memory that one tensor after the other may use: 280 KB, what is sent once over, and 2 bytes a
-// block. A tensor's own state is the caller's.
+// Holds memory that one tensor after the other may use: 280 KB, a copy of what is sent, and 2 bytes a
+// block. The caller keeps a tensor's own state.
 class BlockCompressor {
  public:
   // density in (0, 1], decay in [0, 1], exact_every >= 1, replicas >= 1.
   explicit BlockCompressor(const CompressOptions& options);
-  // Of the selections to come; in (0, 1].
+  // For later selections; in (0, 1].
   void set_density(double density);
 
   // Both of one length. `sent` keeps its memory from call to call.
@@ -77,7 +77,7 @@ class BlockCompressor {
   template <class Scan>
   void scan_aside(std::span<const float> numbers, std::span<const BlockRange> ranges,
                   const Scan& scan_blocks);
-  // The largest of them; which of these are each range's.
+  // Takes the largest of the blocks set aside; returns which of these belong to each range.
   template <class Sink>
   std::vector<Run> take_aside(std::span<const float> numbers, std::span<const BlockRange> ranges,
                               int64_t target, Sink& sink);

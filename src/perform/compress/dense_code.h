@@ -25,13 +25,13 @@
 
 namespace tombolo::compress {
 
-// No values: fp32. Finite numbers; fails, and says how many, where some are not. What the receiver will
-// not read stays with nobody.
+// No values: fp32. Fails, and says how many, if numbers are not finite. No residual keeps what rounding
+// loses.
 Result<std::vector<std::byte>> encode_dense(std::span<const float> numbers,
                                             std::optional<Values> values);
 
-// What encode_dense() made of `length` elements, or why it is not. Memory: 8 bytes for each of the
-// message's at most, and nothing before it was found to have the right length. Numbers that are not
+// Decodes what encode_dense() made of `length` elements, or says why it is not that. Memory: at most 8
+// bytes for each of the message's, and none before its length was found to be right. Numbers that are not
 // finite are refused.
 Result<std::vector<float>> decode_dense(std::span<const std::byte> message, int64_t length);
 

@@ -1,9 +1,10 @@
 // The sum of several sparse updates of one tensor, without a dense tensor in between.
 //
 // For each block, in ascending order, the contributions are added in the order of the updates, so
-// all who merge the same updates in the same order have the same bits. How many sent a block is told
-// beside it: SparseLoCo takes the mean over those who did. Cost: every value once, read and written;
-// for each block as many comparisons as there are updates. O(updates * blocks).
+// all ranks that merge the same updates in the same order have the same bits. The result also says
+// how many updates had a block, because SparseLoCo takes the mean over these. Cost: every value
+// once, read and written; for each block as many comparisons as there are updates, so
+// O(updates * blocks).
 #pragma once
 
 #include <cstdint>

@@ -173,7 +173,8 @@ HWY_EXPORT(look);
 HWY_EXPORT(accumulate);
 
 // The blocks of a request that are not four whole ones: at most 3, of which the last may be cut
-// short. They are scanned in a copy, beside blocks of zeros, whose counts are taken back.
+// short. They are scanned in a copy that is filled up with blocks of zeros, whose counts are
+// subtracted again.
 class Rest {
  public:
   Rest(const ScanRequest& request, int64_t whole, int64_t length)

@@ -1,11 +1,11 @@
-// The norm from which blocks are sent, so that as many are as were asked for.
+// The smallest norm of a block that is sent, so that as many blocks are sent as were asked for.
 //
 // A scan learns it from the histogram of the blocks it has seen: of what is left to send, as large a
 // share is wanted of them as of the blocks to come. It visits chunks of the tensor in an order of
-// which every beginning is spread over the whole (multiples of the golden ratio), from another place
-// each step. The first sixteenth is only looked at. Through the rest the threshold is set anew again
-// and again, so what was too much is made up for; and at the end exactly as many blocks are taken
-// out of that sixteenth as are still wanted (largest_blocks.h).
+// which every prefix is spread over the whole (multiples of the golden ratio), from another place
+// each step. The first sixteenth is only scanned. During the rest the threshold is updated
+// repeatedly, so an excess is made up for; at the end exactly as many blocks are taken from that
+// sixteenth as are still wanted (largest_blocks.h).
 //
 // Thresholds of earlier steps are not needed, and would mislead: with error feedback norms grow by
 // 40 % from the first step to the second and by 2.5 % at the twentieth, and where they are

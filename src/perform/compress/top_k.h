@@ -21,7 +21,7 @@
 
 namespace tombolo::compress {
 
-// How many a share of all is: rounded, at least one of a tensor that has any. 0 < density <= 1.
+// `density` of `count`, rounded; at least one if the tensor has any. 0 < density <= 1.
 size_t share_of(size_t count, double density);
 
 // Appends the `k` of [begin, end) with the largest magnitudes, the lower index where they are equal; ascending.
@@ -34,7 +34,7 @@ struct TopKOptions {
   double decay = 1;       // of the residual before a gradient is added
 };
 
-// Both of one length, below 2^32. The update as bytes; fails, and says how many, where numbers are not finite: the
+// Both of one length, below 2^32. Returns the update as bytes. Fails, and says how many, if numbers are not finite: the
 // step is void then, and so is the residual.
 Result<std::vector<std::byte>> compress_top_k(const TopKOptions& options,
                                               std::span<const float> gradient,

@@ -1,10 +1,10 @@
-// A simulated ocean for coordinator and members: messages are delayed, lost and overtake each
+// Coordinator and members in a simulated network: messages are delayed, lost and overtake each
 // other; datacenters are cut off from each other, in one direction or both; every process has a
 // clock of its own that starts anywhere and runs a little fast or slow; workers, spares and the
 // coordinator are killed in the middle of what they do, and paused.
 //
-// At every instant: those who work are of one epoch, one per seat, and while a datacenter has been
-// cut off for longer than any lease nobody works anywhere. When the storm is over, everybody works.
+// At every instant: those that work are of one epoch, one per rank, and while a datacenter has been
+// cut off for longer than any lease no member works anywhere. When the failures end, all work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +35,8 @@ struct OddClock {
 struct Process {
   MemberId id = 0;
   size_t datacenter = 0;
-  std::optional<size_t> wanted;  // nothing: a spare, which waits for a seat
-  std::optional<size_t> seat;    // where it sits
+  std::optional<size_t> wanted;  // nullopt: a spare, which waits for a rank
+  std::optional<size_t> seat;    // the rank that it has
   OddClock clock;
   std::unique_ptr<Member> member;
   bool alive = true;
@@ -200,7 +200,7 @@ class Ocean {
            });
     }
   }
-  // As a launcher gives it to a spare: a seat for which nobody is left.
+  // As a launcher gives it to a spare: a rank for which no process is left.
   std::optional<size_t> vacant(size_t datacenter) const {
     for (size_t seat = datacenter; seat < seats_.size(); seat += datacenters_) {
       const bool wanted = std::any_of(processes_.begin(), processes_.end(), [&](const auto& p) {
@@ -246,7 +246,7 @@ class Ocean {
         return cut();
     }
   }
-  // The launcher may see it at once, or find out when the lease is over. Somebody starts it again.
+  // The launcher may see it at once, or find out when the lease is over. It is restarted later.
   void kill_one() {
     const auto victim = processes_[random_.below(processes_.size())];
     if (!victim->alive) return;

@@ -6,9 +6,9 @@
 //
 // One record per line, so that a person can read it. The digest before each is over the digest of
 // the line before and the record: a line that was changed, dropped or moved is found. append()
-// returns once the record is on disk (fsync): whoever is told afterwards can rely on it.
+// returns once the record is on disk (fsync): what is announced afterwards is durable.
 //
-// A crash can only tear the end: a last record that is incomplete was told to nobody, and is cut
+// A crash can only tear the end: a last record that is incomplete was never announced, and is cut
 // off. Damage with whole records behind it is no crash, and is refused with file and offset.
 //
 // One coordinator at a time: the file is locked (flock) as long as the object lives, and the lock
@@ -65,12 +65,12 @@ class Journal {
 // What a coordinator's journal has to remember of a run:
 //
 //   run     the Plan's digest: whose journal this is
-//   begun   an epoch, the step that its members go on after, and the longest lease that they may
-//           get. On disk before anybody hears of it
+//   begun   an epoch, the step after which its members continue, and the longest lease that they may
+//           get. On disk before any member receives it
 //   lost    a member of it, and how
 //   ended   an epoch: none of its members works any more
 //   done    all steps are done, and what is left of them is on every host: ranks may end from here on
-//   closed  the run is over, as a person was told
+//   closed  the run is over, and the user was told
 //
 // An epoch that was begun and has not ended may have members that still work. A run that was not
 // closed lost its coordinator; one that is done needs no ranks any more.

@@ -42,7 +42,7 @@ TEST_F(JournalTest, WhatWasAppendedIsThereAfterwards) {
   EXPECT_TRUE(open().records().empty());
 }
 
-// A coordinator that is killed at any byte leaves the records before, and the next one goes on.
+// A coordinator that is killed at any byte leaves the records before, and the next one continues.
 TEST_F(JournalTest, ATornEndIsCutOffWhereverItIsTorn) {
   const std::string whole = three_records();
   for (size_t cut = 0; cut <= whole.size(); ++cut) {

@@ -8,7 +8,7 @@
 namespace tombolo::control {
 namespace {
 
-// Whoever makes terms up has checked them.
+// The caller has checked the terms.
 const LeaseTerms& sound(const LeaseTerms& terms) {
   const Status status = terms.check();
   CHECK(status, "{}", status.error().message);

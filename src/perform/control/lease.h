@@ -6,7 +6,7 @@
 // not run alike. An answer comes after its question, so the coordinator's end is never before the
 // member's, however long either message was on its way:
 //
-//   member        sent ────────── length ──────────┤ stops by itself
+//   member        sent ────────── length ──────────┤ stops on its own
 //                   \        /
 //   coordinator      answered ────── length · (1 + 3 drift) ──────┤ declares it lost
 //
@@ -34,7 +34,7 @@
 
 namespace tombolo::control {
 
-// No lease is longer, whoever granted it.
+// No lease is longer, whichever coordinator granted it.
 inline constexpr SimDuration kLeaseMax{3'600'000'000'000};
 
 struct LeaseTerms {
@@ -60,7 +60,7 @@ struct Grant {
   uint64_t epoch = 0;
   SimTime sent;          // of the beat
   SimDuration length;    // zero: no lease, stop working
-  bool working = false;  // the epoch has begun: all seats are taken
+  bool working = false;  // the epoch has begun: all ranks are taken
 };
 
 // The coordinator's side, for one member.
@@ -89,13 +89,13 @@ class Lease {
  public:
   explicit Lease(const LeaseTerms& terms);
 
-  // Says that we are there; the next one is due a beat later, or half a beat where no epoch is known
-  // yet: everybody waits for that, and nobody for a lease of a minute.
+  // Says that we are there. The next one is due a beat later, or half a beat while no epoch is known
+  // yet: all ranks wait for that beat, but none for the renewal of a lease of a minute.
   Beat beat(uint64_t epoch, SimTime now);
   SimTime next_beat() const { return next_beat_; }
 
   // The answer to one of our beats. One of another life, from the future or longer than kLeaseMax
-  // changes nothing. How long a lease is only the coordinator knows.
+  // changes nothing. Only the coordinator knows how long a lease is.
   void granted(const Grant& grant, SimTime now);
   bool valid(SimTime now) const { return now < end_; }
   SimTime end() const { return end_; }

@@ -1,4 +1,4 @@
-// A file that is read where it lies: what is looked at comes into memory, and can be let go again.
+// A memory-mapped file: pages are loaded when they are read, and can be released again.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {begin_, size_}; }
   int64_t size() const { return static_cast<int64_t>(size_); }
 
-  // To be asked before reading: looking at what a file has lost since it was opened ends the
-  // process (SIGBUS). Unusable where it has become shorter. Costs a system call.
+  // Call before reading: a read beyond the end of a file that was truncated since it was opened
+  // kills the process (SIGBUS). Unusable if it has become shorter. Costs a system call.
   Status check_length() const;
 
-  // Places are looked at in no order: the kernel reads what is asked for, not what lies around it.
+  // Access is random: the kernel reads what is asked for, without read-ahead.
   void expect_random() const;
-  // These bytes are looked at next: they are read at once, not page by page.
+  // These bytes are read next: loads them at once, not page by page.
   void fetch(size_t begin, size_t end) const;
-  // Lets go of the pages from `begin` to `end`, and of what the kernel has put into memory around
-  // them; they stay in its cache as long as it likes.
+  // Releases the pages from `begin` to `end`, and those that the kernel has mapped around them;
+  // they may stay in its page cache.
   void release(size_t begin, size_t end) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a run trains on where that is files of token ids: samples, and which one comes when.
+// The samples of a run that trains on files of token ids, and their order.
 //
 // A sample is a window of sequence + 1 ids: all but the last are inputs, all but the first are
 // targets. Window w of a file begins at its id w x sequence, so neighbours share one id; what is
@@ -7,12 +7,12 @@
 //
 // The last evaluation_fraction of all windows is held out. The others are shown in the order of
 // SampleOrder: sample s of iteration i, which both count from the start of the run and through the
-// global batch, is position (i - 1) x global_batch + s. So it does not matter who asks: first
-// and last stage, any number of replicas, and a run that was resumed see the same.
+// global batch, is position (i - 1) x global_batch + s. So every rank computes the same: first
+// and last stage, any number of replicas, and a run that was resumed.
 //
-// Where [data] has shares, each is read like that by its own pipelines, as if they were the run: per
-// iteration what they have of the global batch, n samples together, and epochs of its own. The
-// batch is divided between pipelines in their order. Of a pipeline whose samples begin with b, and
+// If [data] has shares, the pipelines of a share read it in this way as if they were the whole run:
+// per iteration n samples, their part of the global batch, and epochs of its own. The
+// batch is divided between pipelines in their order. For a pipeline whose samples begin with b, and
 // which comes after a samples of its share, sample s has the position (i - 1) x n + a + s - b.
 #pragma once
 

@@ -29,14 +29,14 @@ class TokenFile {
 
   // Whether copies are the same: the digest is of the type of ids and of all bytes, or, of a file
   // longer than that, of about `bytes_max` of them in pieces that lie evenly between its beginning
-  // and its end. So a file that was cut, shifted or written anew is told apart, and a single byte
-  // of a file of terabytes may not be: to read all of it would take hours. Lets go of what it has
-  // read. Unusable where the file has become shorter.
+  // and its end. So a file that was cut, shifted or rewritten is detected; a single changed byte
+  // in a file of terabytes may not be, as reading all of it would take hours. Releases the pages it
+  // has read. Unusable if the file has become shorter.
   Result<FileDigest> content(int64_t bytes_max) const;
 
   // Ids `first`, `first` + 1 ... into all of `out`, which must lie in the file. Unusable, by
-  // position and value, at an id that is not in 0 .. vocabulary - 1: files are not read through
-  // beforehand. Lets go of what it has read.
+  // position and value, at an id that is not in 0 .. vocabulary - 1: files are not checked in full
+  // beforehand. Releases the pages it has read.
   Status read(int64_t first, std::span<int64_t> out, int64_t vocabulary) const;
 
  private:
@@ -54,7 +54,7 @@ class TokenFile {
   Shape shape_;
 };
 
-// What holds every id in the fewest bytes that the format knows: of bare files what nanoGPT's and
+// The narrowest type of the format that holds every id: for bare files what nanoGPT's and
 // llm.c's scripts write.
 plan::TokenType default_type(plan::TokenFormat format, int64_t vocabulary);
 

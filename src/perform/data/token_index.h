@@ -1,4 +1,4 @@
-// The .idx beside a .bin of token ids, as Megatron-LM's MMapIndexedDataset writes it.
+// The .idx of a .bin of token ids, as Megatron-LM's MMapIndexedDataset writes it.
 //
 //   9 bytes   "MMIDIDX\0\0"
 //   u64       version, 1
@@ -41,13 +41,13 @@ struct TokenIndex {
 Result<TokenIndex> read_token_index(std::span<const std::byte> bytes, const std::string& file);
 
 // Every entry: sequences that follow each other without a gap, documents in order. Returns the
-// tokens of all sequences. O(n + d); `passed(begin, end)` hears of bytes that are not looked at
+// tokens of all sequences. O(n + d); `passed(begin, end)` is called for bytes that are not read
 // again.
 Result<int64_t> check_token_index(
     const TokenIndex& index, std::span<const std::byte> bytes, const std::string& file,
     const std::function<void(size_t begin, size_t end)>& passed = [](size_t, size_t) {});
 
-// The whole file, for sequences of so many tokens each, every one a document.
+// The whole file, for sequences of `sizes` tokens, each sequence a document.
 std::string token_index_text(plan::TokenType type, std::span<const int32_t> sizes);
 
 }  // namespace tombolo::data

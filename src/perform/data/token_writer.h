@@ -1,6 +1,6 @@
 // Token files as Megatron-LM or nanoGPT would write them: ids document by document.
 //
-// Nothing stands under its name before finish(): first the .bin is there, then the .idx.
+// No file has its final name before finish(), which creates first the .bin, then the .idx.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What came over a line, and for how long some of it was coming: the rate of a line that is idle in between.
-// Knows one clock, the receiver's.
+// How many bytes arrived over a link, and for how long any of them were arriving: gives the rate of a link
+// that is idle in between. Uses one clock, the receiver's.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ class Arrivals {
     int64_t bytes = 0;
     SimDuration in_flight;  // overlapping messages counted once
   };
-  // A message, from its first byte to its last; of messages that overlap the one that ended first is added
-  // first. Where it is not known when it began (0), it took no time.
+  // A message, from its first byte to its last. Of messages that overlap, add the one that ended first
+  // first. If its beginning is not known (0), it took no time.
   void add(int64_t bytes, SimTime begun, SimTime delivered) {
     sum_.bytes += bytes;
     const SimTime from = std::max(begun.ns > 0 ? begun : delivered, until_);

@@ -1,9 +1,8 @@
-// Which share of its gradients a datacenter sends, from which iteration on: as the launcher orders it during
-// the run (steer/tune/rate_controller.h).
+// Which share of its gradients a datacenter sends, and from which iteration on: ordered by the launcher during the run
+// (steer/tune/rate_controller.h).
 //
-// An update says itself how many blocks or numbers it has, and everyone merges the updates that were sent. So
-// replicas have equal bits whatever the density of each update is, also where two leaders hear of an order at
-// different times.
+// An update contains the number of its blocks or numbers, and all ranks merge the updates that were sent. So replicas
+// have equal bits whatever the density of each update is, even if two leaders receive an order at different times.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,7 @@ class DensitySchedule {
     const std::lock_guard lock(mutex_);
     from_.erase(from_.lower_bound(first_iteration), from_.end());
     from_[first_iteration] = density;
-    // A decision waits for reports of the iterations before: no rank is so many orders behind.
+    // A decision waits for reports of the iterations before, so no rank is kOrdersKept orders behind.
     while (from_.size() > kOrdersKept) from_.erase(from_.begin());
   }
   // Nothing before the first order.

@@ -1,33 +1,31 @@
-// A rank's part in the sums of gradients by groups: a thread of its own that sends, adds and updates
-// while the performing thread goes on (schedule/gradient_exchange.h says what is sent to whom).
+// A rank's part in the all-reduce of gradients by groups: a thread of its own that sends, adds and updates while the
+// performing thread computes (schedule/gradient_exchange.h says what is sent to whom).
 //
-// A group is handed over when its gradient is complete. Of the groups under way the thread takes up
-// first what is due first: the earlier iteration, then what the next forward pass needs first; on
-// the links the same rule holds (urgency_of). With order = "first-come", of an iteration what was
-// handed over first goes first, here and there. When a group is summed it is updated at once, and the
-// forward pass that waits for it goes on.
+// A group is handed over when its gradient is complete. Of the groups under way the thread handles first the one that
+// is due first: the earlier iteration, then what the next forward pass needs first; the links use the same rule
+// (urgency_of). With order = "first-come", groups of an iteration go in the order in which they were handed over, in
+// both places. When a group is summed it is updated at once, and the forward pass that waits for it continues.
 //
 //   performing thread   complete(s, g) ... complete(s, 0)        await_ready(s, 0) ...
 //   this thread            sum of g, update of g, sum of 0, update of 0
 //
-// Where updates need to know all gradients before (Plan::updates_by_group), sums leave during the backward
-// pass all the same, and who performs waits for all of them, then updates as it does without groups.
+// If updates need all gradients (Plan::updates_by_group is false), groups are sent during the backward pass all the
+// same, and the performing thread waits for all of them, then updates as it does without groups.
 //
-// Memory: gradients are summed where they lie. Beside them there is what was handed to the links
-// and has not left yet, at most kCopiesMax or one group of a rank with one stage, and what came from
-// faster replicas, at most one iteration's. Groups begin in the order in which they were handed
-// over, the same on all replicas, so the oldest one is under way everywhere, and nobody waits for
-// ever.
+// Memory: gradients are summed in place. In addition there is what was handed to the links and has not left yet, at
+// most kCopiesMax or one group of a rank with one stage, and what arrived from faster replicas, at most one
+// iteration's. Groups begin in the order in which they were handed over, the same on all replicas, so the oldest one is
+// under way everywhere, and no rank waits for ever.
 //
-// Where the Plan's [exchange] is sparse, a group is a sparse update of each datacenter instead of a sum
-// (sparse_updates.h). Its update is made when it is merged and no pass uses the group
-// (group_versions.h): at once, or, with staleness, when the passes of the next iteration are done with
-// it. Updates that came and wait for that are kept as blocks. What others of a datacenter hand to their
-// leader does not count as copies then, and may be all gradients of an iteration.
+// If the Plan's [exchange] is sparse, each datacenter sends a sparse update of a group instead of summing it
+// (sparse_updates.h). The parameters are updated when these are merged and no pass uses the group (group_versions.h):
+// at once, or, with staleness, when the passes of the next iteration are done with it. Received updates that wait for
+// that are kept as blocks. What the other ranks of a datacenter hand to their leader then does not count as copies, and
+// may be all gradients of an iteration.
 //
-// Where it has local steps, the sum is that of a datacenter, its update an inner step, and after some of
-// them an outer step begins or ends (outer_step_scheduler.h). A group that waits for updates of others then is
-// not up to date before it ended.
+// If it has local steps, the sum is over one datacenter, its update is an inner step, and after some of them an outer
+// step begins or ends (outer_step_scheduler.h). A group that waits for updates of other datacenters is then not up to
+// date before the outer step has ended.
 //
 // All hooks are called on this thread.
 #pragma once
@@ -64,17 +62,17 @@ struct ExchangeOptions {
   bool overlap = true;    // a complete group leaves at once; else when its stage is released
   bool updates = true;    // a summed group is updated at once
   bool one_clock = true;  // of all ranks: a message's departure is known
-  kernels::Activity* activity = nullptr;     // hears of who waits; null: nobody asks
+  kernels::Activity* activity = nullptr;     // is told of waits; null: not needed
   const DensitySchedule* density = nullptr;  // of sparse updates; null, or silent: the Plan's
 };
 
 struct ExchangeHooks {
-  // Before anything of iteration step + 1 is updated; or, where it is sparse, before anything of the
-  // state changes for it: residuals do when updates are made of gradients.
+  // Before anything of iteration step + 1 is updated; or, if it is sparse, before anything of the state changes for it:
+  // residuals change when updates are made from gradients.
   std::function<Status(int64_t step)> before_update = {};
-  // All groups of this rank are; nobody who waits for the last of them knows yet.
+  // All groups of this rank are updated; called before threads that wait for the last one are woken.
   std::function<Status(int64_t iteration)> updated = {};
-  // At most once: why whoever waits for a group is told so, now and later.
+  // At most once: the exchange has failed. Waits for groups fail with the same error, now and later.
   std::function<void(const Error&)> failed = {};
 };
 
@@ -86,32 +84,32 @@ class ExchangeThread final : public kernels::GroupWatcher {
   ExchangeThread(const plan::Plan& plan, const ExchangeOptions& options,
                  kernels::ParameterGroups& parameters, kernels::Messenger& messenger,
                  Threads& threads, ExchangeHooks hooks);
-  ~ExchangeThread() override;  // leaves what is under way
+  ~ExchangeThread() override;  // abandons what is under way
 
   // --- the performing thread
   void begin_iteration(int64_t iteration);
   void complete(int32_t stage, int32_t group) override;
   Status await_ready(int32_t stage, int32_t group) override;
-  // Without overlap: what is complete of this stage leaves now.
+  // Without overlap: the complete groups of this stage are sent from now on.
   void release(int32_t stage);
   Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
   Status await_all();
-  Status await_arrivals();  // and all that is on its way, though its outer step ends later
-  // The gradients of this stage may change: their sparse updates are made. Else nothing to wait for.
+  Status await_arrivals();  // and all in transit has arrived, even if its outer step ends later
+  // Waits until gradients of this stage may change: sparse updates are made of them. Else no wait.
   Status await_taken(int32_t stage);
   // Of the groups that passes began to use since the last call, how many were up to date.
   GroupVersions::Freshness take_freshness();
   // What came from other datacenters since the last call.
   Arrivals::Sum take_arrivals();
-  // Of sparse updates of this iteration: as it was ordered when the iteration began.
+  // The density of sparse updates of this iteration: as ordered when the iteration began.
   double density_of(int64_t iteration);
-  // When await_... kept this thread waiting since the last call, in order; times of the Trace.
+  // The waits of await_... since the last call, in order; times of the Trace.
   struct Wait {
     SimTime start, end;
   };
   std::vector<Wait> take_waits() { return std::exchange(waits_, {}); }
-  // Where passes came to a group since the last call, in order: computing stopped at `reached`, and went
-  // on at `left`. A forward comes to a group that it begins to use, a backward to one that is complete.
+  // Where passes reached a group since the last call, in order: computing stopped at `reached` and continued at `left`.
+  // A forward reaches a group that it begins to use, a backward one that is complete.
   struct Border {
     int32_t group = 0;
     SimTime reached, left;
@@ -120,8 +118,8 @@ class ExchangeThread final : public kernels::GroupWatcher {
     return static_cast<int32_t>(group_bytes_.at(stage).size());
   }
   std::vector<Border> take_borders() { return std::exchange(borders_, {}); }
-  // What was done since the last call: of each group REDUCE_GRAD, from when it was handed over until
-  // it was summed, its messages that came, and UPDATE.
+  // What was done since the last call: of each group REDUCE_GRAD, from when it was handed over until it was summed, the
+  // messages that were received for it, and UPDATE.
   std::vector<trace::Interval> take_intervals();
   // Waits for what is under way, and for the end of the thread; once.
   Status finish();
@@ -136,7 +134,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
   // The sum of a group, or its outer step: by when it is due.
   struct Due {
     int64_t iteration = 0;
-    int64_t turn = 0;  // where who came first goes first: what began before; else 0
+    int64_t turn = 0;  // with "first-come": the order of beginning; else 0
     Key key;
     bool outer = false;
     auto operator<=>(const Due&) const = default;
@@ -144,7 +142,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
   struct UnderWay {
     Key key;  // of the iteration in which it began
     SimTime since;
-    int64_t bytes = 0;                       // where they lie
+    int64_t bytes = 0;                       // of the group, in place
     int64_t copied = 0;                      // of them, that may lie with the links
     std::unique_ptr<SparseUpdates> updates;  // none where it is dense
     std::unique_ptr<OuterUpdates> outer;     // of an outer step
@@ -219,7 +217,7 @@ class ExchangeThread final : public kernels::GroupWatcher {
   Arrivals arrivals_;                    // from other datacenters
   std::map<int64_t, double> densities_;  // of iterations that may be under way
   bool ending_ = false;                  // nothing more is handed over
-  bool leaving_ = false;                 // and nobody wants what is under way
+  bool leaving_ = false;                 // and what is under way is abandoned
   bool over_ = false;
   Status status_;
 

@@ -1,4 +1,5 @@
-// What the thread itself does: begins, hears, updates (exchange_thread.cc has what others call).
+// What the thread itself does: begins groups, receives, updates (exchange_thread.cc has what other
+// threads call).
 #include <utility>
 
 #include "base/check.h"
@@ -32,8 +33,9 @@ bool ExchangeThread::is_over() {
   return leaving_ || (ending_ && handed_over_.empty() && under_way_.empty() && merged_.empty());
 }
 
-// In the order in which they were handed over, as far as copies of them may lie with the links. A
-// rank with several stages takes all, for its replicas may hand them over in another order.
+// Begins groups in the order in which they were handed over, while the links hold less than
+// kCopiesMax of copies. A rank with several stages begins all, because its replicas may hand them
+// over in another order.
 Status ExchangeThread::begin_new() {
   while (true) {
     std::unique_lock lock(mutex_);
@@ -86,8 +88,8 @@ std::unique_ptr<SparseUpdates> ExchangeThread::sparse_updates(const Key& key,
   return std::make_unique<SparseUpdates>(options, gradient, residual, *compressor_);
 }
 
-// The gradient of a sparse update is of no more use once that is made, and may change. Blocks of few
-// bytes are left.
+// Once a sparse update is made its gradient is not needed any more, and may change. The blocks that
+// are still with the links are small and do not count as copies.
 void ExchangeThread::note_taken(const Key& key, UnderWay& entry) {
   if (!entry.updates || entry.copied == 0 || !entry.updates->is_taken()) return;
   bytes_under_way_ -= std::exchange(entry.copied, 0);
@@ -118,7 +120,8 @@ Status ExchangeThread::advance(size_t place, const link::Received& message) {
   return at->second.sum->done() ? settle(at->first) : Status{};
 }
 
-// The group is summed, or all updates of it are there. Who waits for it hears so once it is updated.
+// The group is summed, or all its updates have arrived. Threads that wait for it are woken once it
+// is updated.
 Status ExchangeThread::settle(const Due& due) {
   const auto node = under_way_.extract(Due{due});
   const UnderWay& group = node.mapped();
@@ -145,7 +148,7 @@ Status ExchangeThread::settle(const Due& due) {
   return {};
 }
 
-// Those that came and are not made yet, as far as no pass uses their groups.
+// Makes the updates that have arrived and are not made yet, of the groups that no pass uses.
 Status ExchangeThread::make_updates() {
   for (auto at = merged_.begin(); at != merged_.end();) {
     {
@@ -187,7 +190,7 @@ Status ExchangeThread::update(const Key& key, const compress::Merged* sparse) {
   return outer_book_ ? after_update(key) : finish_update(key);
 }
 
-// The inner step of a group is made.
+// After the inner step of a group.
 Status ExchangeThread::after_update(const Key& key) {
   if (outer_book_->begins(key)) TRY(begin_outer(key));
   if (!outer_book_->ends(key)) return finish_update(key);
@@ -224,7 +227,7 @@ Status ExchangeThread::begin_outer(const Key& key) {
   return placed.sum->done() ? settle(due) : Status{};
 }
 
-// All updates of an outer step are there.
+// All updates of an outer step have arrived.
 Status ExchangeThread::settle_outer(const UnderWay& step) {
   outer_book_->arrive(step.key, *step.outer);
   draw({.lane = trace::Lane::kCollective,
@@ -262,7 +265,7 @@ int64_t ExchangeThread::bytes_of_group(int32_t stage, int32_t group) const {
   return group_bytes_.at(stage).at(static_cast<size_t>(group));
 }
 
-// Who hears a message draws it, as of those of pipelines.
+// A message is drawn by its receiver, as those of pipelines are.
 void ExchangeThread::draw_message(const UnderWay& group, int32_t from,
                                   const link::Received& message) {
   draw({.lane = trace::Lane::kLink,

@@ -1,12 +1,11 @@
-// One replica's part in the sum of one group of gradients, as a state machine: what it sends, what it
-// waits for next, and what becomes of that (schedule/gradient_exchange.h says who sends what).
+// One replica's part in the all-reduce of one group of gradients, as a state machine: what it sends, what it waits for
+// next, and what it does with that (schedule/gradient_exchange.h says who sends what).
 //
-// It knows neither links nor threads (exchange_thread.h has those). The sum comes to stand where the
-// values are. What comes is added in the order of the exchange, whenever it comes, so all replicas
-// end with the same bits. Numbers travel as floats, or as bf16: what is sent is rounded where it stands,
-// so that all members keep the same bits. Memory: none but the messages. Where the exchange has messages with
-// updates of datacenters instead (schedule/sparse_exchange.h, schedule/local_steps.h), DatacenterUpdates
-// makes them and takes them.
+// It knows neither links nor threads (exchange_thread.h has those). The values are summed in place. What is received is
+// added in the order of the exchange, whenever it arrives, so all replicas end with the same bits. Numbers travel as
+// floats, or as bf16: what is sent as bf16 is rounded in place, too, so that all members keep the same bits. Memory:
+// none but the messages. If the exchange has messages with updates of datacenters instead (schedule/sparse_exchange.h,
+// schedule/local_steps.h), DatacenterUpdates makes and takes them.
 #pragma once
 
 #include <span>
@@ -20,11 +19,11 @@ namespace tombolo::exchange {
 
 class GroupSum {
  public:
-  // ranks: of all replicas, of which this one is ranks[own]. Messages of round t are tagged
-  // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it, as
-  // does `updates`, which an exchange of sparse updates needs. Numbers have 4 bytes on the wire or 2. Where
-  // parameters are handed on (ZeRO 1) they take `parameter_share` of the bytes of a sum: so many numbers of
-  // them travel, and those behind are left as no numbers, for devices that only wait.
+  // ranks: of all replicas, of which this one is ranks[own]. Messages of round t are tagged first.tensor + t
+  // (group_tensor). `values`, as many as the exchange is made for, outlive it, as does `updates`, which an exchange of
+  // sparse updates needs. Numbers have 4 bytes on the wire or 2. If parameters are passed on (ZeRO 1) they take
+  // `parameter_share` of the bytes of a sum: only that share of the numbers is sent, and the rest is set to NaN, for
+  // emulated devices, which do not read it.
   GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks, size_t own,
            link::Tag first, std::span<float> values, DatacenterUpdates* updates = nullptr,
            size_t bytes_of_number = sizeof(float), double parameter_share = 1);
@@ -34,13 +33,13 @@ class GroupSum {
     link::Tag tag;
     link::Payload payload;
   };
-  // What is sent without waiting for anybody. Once, before all else.
+  // What is sent before anything has to be received. Once, before all else.
   Result<std::vector<Parcel>> begin() { return go_on(); }
-  // All is sent and all came: the values are the sum.
+  // All is sent and all is received: the values are the sum.
   bool done() const { return round_ == rounds_.size(); }
   // The next message that counts, unless done().
   kernels::Messenger::Awaited wanted() const;
-  // That message; what is sent now. Fails where it is no such message, and is of no use afterwards.
+  // Takes that message; returns what is sent now. Fails if it is another message; do not use this object after that.
   Result<std::vector<Parcel>> take(const link::Received& message);
 
  private:

@@ -33,7 +33,7 @@ class Sums {
       sums_.emplace_back(exchange, ranks_, r, kFirst, values_[r], nullptr, bytes_of_number);
   }
 
-  // What is there goes on, whoever the draw hits; in what order things come does not matter.
+  // Messages are delivered to replicas in a random order; the order of arrival must not matter.
   void run() {
     for (size_t r = 0; r < sums_.size(); ++r) send(r, *sums_[r].begin());
     size_t done = 0;

@@ -1,20 +1,20 @@
 // Which update of a group of parameters a forward pass uses, and when an update may change them: the
-// book that the performing thread and the one that updates share, under a lock of theirs.
+// bookkeeping that the performing thread and the updating thread share, under a lock of theirs.
 //
-// Parameters are there once. An iteration's passes use a group from the first forward pass that asks
-// for it until its gradient is complete; with staleness 1 an update that arrives meanwhile is put
-// aside until then. So no pass sees a change, all passes of an iteration use the same version, and no
-// version is kept twice.
+// There is one copy of the parameters. An iteration's passes use a group from the first forward pass
+// that asks for it until its gradient is complete; with staleness 1 an update that arrives meanwhile
+// is held back until then. So no pass sees a change, all passes of an iteration use the same version,
+// and no version is kept twice.
 //
 //   staleness 0        forward n + 1 waits until update n is made
 //   staleness 1        it waits for update n - 1 only:
-//     timely           update n is made where it is there in time: the group is fresh
+//     timely           update n is made if it arrives in time: then the group is fresh
 //     fixed            update n is not made before the passes of n + 1 are done with the group
 //
 // Updates are made iteration by iteration: none of n + 1 while one of n is missing, of any group. So
 // between two iterations' updates there is an instant with the state of one step. drain() lets all be
 // made, for checkpoints, evaluation and digests: the iteration that follows is fresh in every mode,
-// so one that goes on from a checkpoint uses the versions of one that was not interrupted.
+// so a run that resumes from a checkpoint uses the same versions as one that was not interrupted.
 #pragma once
 
 #include <compare>

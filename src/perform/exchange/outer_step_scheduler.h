@@ -1,12 +1,12 @@
-// The outer steps of a rank's groups (schedule/local_steps.h says when, outer_updates.h what crosses,
-// update/outer.h what becomes of it), for the thread that sends and updates.
+// The outer steps of a rank's groups (schedule/local_steps.h says when, outer_updates.h what is sent,
+// update/outer.h how it is applied), for the thread that sends and updates.
 //
-//   after the inner step of iteration n, where an outer step begins   begin(): what crosses
-//   whenever all updates are there                                    arrive()
+//   after the inner step of iteration n, if an outer step begins      begin(): what is sent
+//   when all updates have arrived                                     arrive()
 //   after the inner step of iteration n + delay                       end(), once it has arrived
 //
-// What arrived before its time is kept with the kernels' state, so a checkpoint that waited for what is
-// on its way holds all of it.
+// What arrives before its outer step ends is kept with the kernels' state, so a checkpoint that waited
+// for messages in transit holds all of it.
 #pragma once
 
 #include <map>
@@ -25,14 +25,14 @@ namespace tombolo::exchange {
 
 class OuterStepScheduler {
  public:
-  // Both outlive it. `first_iteration`: of this run; what began before it has arrived.
+  // Both outlive it. `first_iteration`: of this run; outer steps that began before it have arrived.
   OuterStepScheduler(const plan::Plan& plan, int32_t rank, int64_t first_iteration,
                      kernels::ParameterGroups& parameters);
   void add(int32_t stage, int32_t group);  // each once, before all else
 
   bool begins(const GroupKey& key) const { return at(key).steps.begins(key.iteration); }
   std::unique_ptr<OuterUpdates> begin(const GroupKey& key);
-  // The step in which the one ends that begins in this one.
+  // The inner step after which the outer step ends that begins after `key`.
   GroupKey end_of(GroupKey key) const;
   void arrive(const GroupKey& begun, const OuterUpdates& updates);
 

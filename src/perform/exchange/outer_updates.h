@@ -1,16 +1,16 @@
 // What the datacenters send each other in an outer step of one group of parameters: an update of each,
-// of what its parameters changed by (update/outer.h), and the mean of all.
+// with the change of its parameters (update/outer.h), and the mean of all.
 //
 //   mode = "local"         All numbers (compress/dense_code.h). The mean is over all datacenters.
-//   mode = "sparse-local"  (SparseLoCo: Sarfi et al. 2025) The change is added to `decay` times what was
-//                          kept back, and the blocks with the largest norms leave, as quantised. An
-//                          update whose norm is above the median of all counts less, so that its norm is
-//                          the median. Of each block the mean is over those who sent it. Or single
+//   mode = "sparse-local"  (SparseLoCo: Sarfi et al. 2025) The change is added to `decay` times the
+//                          residual, and the blocks with the largest norms are sent, quantised. An
+//                          update whose norm is above the median of all is scaled down to the median.
+//                          The mean of a block is over the datacenters that sent it. Or single
 //                          numbers of chunks (compress/chunks.h), of each the same mean.
 //
-// Knows neither ranks nor links. Everyone decodes the same bytes, its own datacenter's included, and
-// adds them in the order of the datacenters, so all replicas have the same bits. Memory: an update of
-// each datacenter, decoded, until mean().
+// Knows neither ranks nor links. All ranks decode the same bytes, those of their own datacenter
+// included, and add them in the order of the datacenters, so all replicas have the same bits. Memory: an
+// update of each datacenter, decoded, until mean().
 #pragma once
 
 #include <optional>
@@ -32,15 +32,15 @@ class OuterUpdates final : public DatacenterUpdates {
     int64_t number = 1;  // of the group's outer steps
     plan::Exchange exchange;
   };
-  // `change`: of a leader, what its parameters lost. `residual`: as many, of a leader that sends
-  // blocks; outlives it, as `compressor` does, which blocks need.
+  // `change`: anchor - parameters, of a leader. `residual`: as many numbers, of a leader that sends
+  // blocks; outlives it, as does `compressor`, which is needed for blocks.
   OuterUpdates(const Options& options, int64_t elements, std::vector<float> change,
                std::span<float> residual, compress::BlockCompressor* compressor);
 
   // Fails where a parameter is no finite number.
   Result<link::Payload> give(size_t datacenter) override;
   Status take(size_t datacenter, const link::Payload& update) override;
-  // All are there.
+  // Once all updates are there.
   std::vector<float> mean() const;
 
  private:
@@ -64,7 +64,7 @@ class OuterUpdates final : public DatacenterUpdates {
   std::vector<std::optional<Update>> updates_;  // by datacenter
 };
 
-// What each counts for: 1, or where its norm is above the median of all, median / norm. Of an even
+// The factor of each update: 1, or median / norm if its norm is above the median of all. Of an even
 // number the lower one of the middle two is the median.
 std::vector<float> clipped_to_median(std::span<const double> norms);
 

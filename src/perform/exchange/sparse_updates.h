@@ -1,14 +1,14 @@
-// What the datacenters send each other of one group of gradients in one iteration instead of the
-// group: a sparse update of each, and what becomes of all of them.
+// What the datacenters send each other of one group of gradients in one iteration instead of the group: a sparse update
+// of each, and the merge of all.
 //
-//   update of a datacenter   the blocks with the largest norms of what it has not sent yet, or of
-//                            each chunk, or of all, the largest numbers (perform/compress); what
-//                            stays behind is its residual, which its leader keeps from iteration to iteration
+//   update of a datacenter   of what it has not sent yet, the blocks with the largest norms, or the
+//                            largest numbers of each chunk, or of all (perform/compress); the rest
+//                            is its residual, which its leader keeps from iteration to iteration
 //   the merge                the sum of all, block by block, in the order of the datacenters
 //
-// Knows neither ranks nor links (group_sum.h sends and hears). Everyone decodes the same bytes, its
-// own datacenter's included, so all replicas merge the same bits. Cost: of a leader one pass over the
-// group, 12 bytes an element; of everyone O(blocks) for each datacenter.
+// Knows neither ranks nor links (group_sum.h sends and receives). All ranks decode the same bytes, those of their own
+// datacenter included, so all replicas merge the same bits. Cost: for a leader one pass over the group, 12 bytes an
+// element; for every rank O(blocks) for each datacenter.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@
 
 namespace tombolo::exchange {
 
-// As the Plan says of blocks.
+// The options for blocks that the Plan specifies.
 compress::CompressOptions compress_options(const plan::Exchange& exchange);
-// Whether single numbers are chosen and not blocks; then, of such an update, what is sent and what it says. Both
-// fail where numbers are not finite.
+// Whether single numbers are chosen and not blocks; below: how such an update is made and decoded. Both fail if numbers
+// are not finite.
 bool selects_numbers(const plan::Exchange& exchange);
 Result<link::Payload> compress_numbers(const plan::Exchange& exchange,
                                        std::span<const float> gradient, std::span<float> residual);
@@ -36,7 +36,7 @@ Result<compress::ChosenNumbers> decode_numbers(const plan::Exchange& exchange,
 // The Plan's settings with another density.
 plan::Exchange with_density(plan::Exchange exchange, double density);
 
-// Of a selection in this iteration, or outer step: a function of its number alone, so nothing of it belongs into a
+// The state of a selection in this iteration, or outer step: a function of its number alone, so it need not be in a
 // checkpoint.
 compress::SelectionState selection_state(const compress::CompressOptions& options,
                                          int64_t iteration);
@@ -49,19 +49,19 @@ class SparseUpdates final : public DatacenterUpdates {
     int64_t iteration = 1;
     plan::Exchange exchange;
   };
-  // `gradient` is the datacenter's sum when its update is asked for; `residual` is as long, or empty
-  // where another replica leads. `compressor` is made with the same settings; its density becomes theirs. All outlive
-  // it, the gradient until is_taken().
+  // `gradient` must hold the datacenter's sum when its update is asked for; `residual` is as long, or empty if another
+  // replica leads. `compressor` is made with the same settings; its density is set to theirs. All outlive it, the
+  // gradient until is_taken().
   SparseUpdates(const Options& options, std::span<const float> gradient, std::span<float> residual,
                 compress::BlockCompressor& compressor);
 
-  // Fails where a gradient is no finite number.
+  // Fails if a gradient is not finite.
   Result<link::Payload> give(size_t datacenter) override;
   Status take(size_t datacenter, const link::Payload& update) override;
 
-  // The gradient is not looked at any more.
+  // The gradient is not read any more.
   bool is_taken() const { return residual_.empty() || made_; }
-  // All are there.
+  // Once all updates are there.
   compress::Merged merged() const;
 
  private:

@@ -1,9 +1,8 @@
-// Prompts that were admitted, and their answers token by token: a layer at a time, so that whoever
-// has other things to do can go and do them in between.
+// Prompts that were admitted, and their answers token by token: a layer at a time, so that the
+// caller can do other work (training) in between.
 //
-// Admission counts before it promises: the KV cache of a prompt and of the longest answer that it
-// asks for is allocated when it is admitted, or the prompt is refused. Nothing grows later, and no
-// prompt is ever put out again.
+// The KV cache of a prompt and of the longest answer that it asks for is allocated when it is admitted,
+// or the prompt is refused. Nothing grows later, and no prompt is ever evicted.
 //
 // Passes take turns, prompt by prompt: one pass of each, a prefill or a token. A pass that has begun
 // is finished before another's begins, so there is one set of activations at a time.
@@ -37,9 +36,9 @@
 
 namespace tombolo::generate {
 
-// Who computes the tokens of an answer behind its first one. A prompt may be read in the gaps of a
-// training and its answer be written by a decode worker, which has nothing else to do: then both are
-// asked with the same request, and keys and values go from one to the other (kv_rows.h).
+// Which engine computes the tokens of an answer after the first one. A prompt may be read in the gaps
+// of a training and its answer written by a decode worker, which has nothing else to do: then both
+// get the same request, and keys and values go from one to the other (kv_rows.h).
 enum class Share {
   kWhole,    // the same engine
   kPrefill,  // another: this one ends with the first token, and hands its cache over
@@ -51,20 +50,20 @@ constexpr auto enum_names(Share) {
 }
 
 struct Request {
-  int64_t id = 0;               // of who asks; no two at once have the same
+  int64_t id = 0;               // chosen by the client; unique among those in use
   std::vector<int64_t> tokens;  // the prompt, one at least
   int64_t tokens_max = 1;       // of the answer
   std::vector<int64_t> stop;    // ends with one of these, which is not part of the answer
-  int64_t tokens_min = 0;       // of the answer: before, none of `stop` is drawn
+  int64_t tokens_min = 0;       // of the answer: until then none of `stop` is drawn
   Sampling sampling;
   Share share = Share::kWhole;
-  bool flex = false;  // may wait: beside others it leaves half of all limits to those that may not
+  bool flex = false;  // may wait: admitted only into half of all limits if others are under way
 
   bool operator==(const Request&) const = default;
 };
 
 enum class Refusal {
-  kBusy,     // no memory or no place now; later perhaps
+  kBusy,     // no memory or too many requests now; retry later
   kTooLong,  // prompt and answer are longer than the model's positions, or than all of the memory
   kInvalid,  // no prompt, ids outside the vocabulary, an id that is in use
 };
@@ -77,13 +76,13 @@ struct Refused {
   std::string message;
 };
 
-// What comes next of an answer. An engine says the first four, those who pass them on the others as well.
+// What comes next of an answer. An engine gives the first four; backends that pass them on give all.
 enum class StepKind {
   kToken,
   kStop,    // the end: one of the request's stop tokens came
   kLength,  // the end: as many tokens as were asked for
   kFailed,  // the end: a message says why
-  kLost,  // the end: who computed has gone, or has no place any more; the prompt could be asked again
+  kLost,  // the end: the worker has gone, or has no room any more; the prompt could be asked again
   kWaiting,  // nothing yet
 };
 struct EngineEvent {
@@ -96,7 +95,7 @@ struct EngineEvent {
 // A prompt that was read here and is answered elsewhere. Its cache counts until it is released.
 struct HandedOver {
   int64_t id = 0;
-  int64_t first_token = 0;  // of the answer: it was told
+  int64_t first_token = 0;  // of the answer; already given
   std::unique_ptr<KvCache> cache;
   int64_t number = 0;  // among the ranks that read it
   int64_t first_layer = 0;
@@ -106,7 +105,7 @@ struct HandedOver {
 struct EngineLimits {
   int64_t kv_bytes = int64_t{1} << 30;  // of all caches together
   int64_t requests_max = 64;            // at once
-  // Layers that caches are counted with: those of the largest shard, where each rank of several has a
+  // How many layers a cache is counted with: those of the largest shard, if each of several ranks has a
   // budget of kv_bytes. 0: the shard's own.
   int64_t layers_counted = 0;
 };
@@ -120,19 +119,19 @@ class Engine {
   Engine(const Shard& shard, EngineLimits limits, const Clock& clock, int64_t first_number = 1);
   ~Engine();
 
-  // Nothing: it is admitted.
+  // Nothing: the request is admitted.
   std::optional<Refused> admit(Request request);
-  void cancel(int64_t id);                     // of nobody: ignored, it may just have ended
+  void cancel(int64_t id);                     // unknown id: ignored, it may just have ended
   bool idle() const { return work_.empty(); }  // passes under way do not count
 
-  // One layer. CHECKs that one is due. What it brought about goes to `tell`, which must not call
+  // Computes one layer. CHECKs that one is due. Resulting events go to `tell`, which must not call
   // the engine.
   using Tell = std::function<void(const EngineEvent&)>;
   void do_layer(const Tell& tell);
 
-  // A layer, if one is due that should be over by `until` (layer_pace.h). False: none was done.
+  // Computes a layer, if one is due that should end by `until` (layer_pace.h). False: none was computed.
   bool work_once(SimTime until, const Tell& tell);
-  // Layers for as long as that does any. How many.
+  // Calls work_once() until it returns false. Returns how many layers were computed.
   int64_t work_until(SimTime until, const Tell& tell);
 
   // Tokens of the next pass of each prompt, or of the one that has begun, in the order of turns.
@@ -142,19 +141,19 @@ class Engine {
 
   // For the rank with the next layers, in order, since the last call.
   std::vector<ShardMessage> take_departed() { return std::exchange(departed_, {}); }
-  // What the last rank says: logits of a pass, why there are none, or that all have handed theirs over. Of a
-  // prompt that has ended meanwhile: ignored. Fails on what the last rank cannot say.
+  // A message of the last rank: logits of a pass, why there are none, or that all ranks have handed over
+  // their caches. Ignored if the prompt has ended meanwhile. Fails on what the last rank cannot have sent.
   Status arrive(const ShardMessage& message, const Tell& tell);
   int64_t next_number() const { return next_number_; }
-  int64_t draw_number() { return next_number_++; }  // that no prompt will have
-  // Share::kPrefill. What ended with its first token since the last call; whoever takes it says when
-  // its memory is free again, by its number; of nobody: ignored.
+  int64_t draw_number() { return next_number_++; }  // which no prompt will have
+  // Share::kPrefill. Prompts that ended with their first token since the last call. The caller calls
+  // release() with a prompt's number when its memory is free again; unknown numbers are ignored.
   std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
   void release(int64_t number);
 
-  // Share::kDecode. The cache that waits for the rows of this prompt, for whoever fills it; null: nobody
-  // waits for them (any more). With the first token, which must be of the vocabulary, the answer goes
-  // on from there.
+  // Share::kDecode. The cache to fill with the rows of this prompt; null: it does not wait for rows (any
+  // more). Once it is full, adopt() continues the answer from the first token, which must be in the
+  // vocabulary.
   KvCache* awaiting(int64_t id);
   int64_t awaited_tokens(int64_t id) const;  // of that prompt; CHECKs that it waits
   Status adopt(int64_t id, int64_t first_token);
@@ -186,7 +185,7 @@ class Engine {
   EngineLimits limits_;
   const Clock& clock_;
   LayerPace pace_;
-  std::deque<std::unique_ptr<Work>> work_;         // whose turn it is first
+  std::deque<std::unique_ptr<Work>> work_;         // next turn first
   std::map<int64_t, std::unique_ptr<Work>> away_;  // by number: passes at other ranks
   std::vector<ShardMessage> departed_;
   std::map<int64_t, std::unique_ptr<Work>> awaiting_;  // their rows

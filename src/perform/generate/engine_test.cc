@@ -132,8 +132,7 @@ TEST(Engine, APromptGetsOnWhereNoWindowIsLongEnough) {
   EXPECT_THAT(heard.tokens[1], ElementsAre(7));
 }
 
-// Whoever asks again and again until the same instant has seen one window, and one that is over is
-// none.
+// Repeated calls with the same `until` count as one window, and an ended window does not count.
 TEST(Engine, AWindowRefusesOnce) {
   ManualClock clock;
   const ToyShard slow(clock, SimDuration{1'000'000'000}, toy_model(8));
@@ -189,7 +188,7 @@ TEST(Engine, LeavesRoomToThoseThatMayNotWait) {
   EXPECT_TRUE(admits(5, false));
   EXPECT_FALSE(admits(6, false));
   for (const int64_t id : {1, 2, 5}) engine.cancel(id);
-  EXPECT_FALSE(admits(7, true, 10));  // 2 and 11 tokens of the 10 that it may have beside others
+  EXPECT_FALSE(admits(7, true, 10));  // 2 and 11 tokens of the 10 that it may have while others run
   EXPECT_TRUE(admits(7, true, 7));
   engine.cancel(4);
   engine.cancel(7);

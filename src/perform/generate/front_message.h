@@ -1,12 +1,12 @@
-// What a front, which knows texts and users, and a worker, which knows tensors, say to each other:
-// one JSON object a line, over a socket that both trust as little as they must.
+// Messages between a front, which knows texts and users, and a worker, which knows tensors:
+// one JSON object a line, over a socket whose input neither side trusts.
 //
 //   worker  {"kind":"ready","facts":{...}}             once, when its weights are there
 //   front   {"kind":"request","id":7,"tokens":[...],"tokens_max":16,...}
 //   worker  {"kind":"admitted","id":7}  or  {"kind":"refused","id":7,"why":"busy","message":"..."}
 //   worker  {"kind":"token","id":7,"token":42} ... {"kind":"stop","id":7}
 //   front   {"kind":"cancel","id":7}                   its reader has left
-//   front   {"kind":"beat","id":0}                     is anybody there?
+//   front   {"kind":"beat","id":0}                     liveness check
 //   worker  {"kind":"beat"}
 //
 // Where a decode worker finishes the answers, the front tells the worker where it is, once
@@ -14,8 +14,8 @@
 //   front   {"kind":"decode","id":0,"decode":{"host":"10.0.0.2","port":29610,...}}
 //   worker  {"kind":"linked"}  or  {"kind":"failed","message":"..."}
 //
-// and asks both with the same request, each for its share (engine.h). What the two say to it are these
-// messages as well; keys and values go from the one to the other (kv_rows.h).
+// and sends both the same request, each for its share (engine.h). The decode worker uses these
+// messages as well; keys and values go from the worker to it (kv_rows.h).
 #pragma once
 
 #include <array>
@@ -110,7 +110,7 @@ std::optional<StepKind> step_of(WorkerWord word);
 // Without the line feed.
 std::string to_line(const FrontMessage& message);
 std::string to_line(const WorkerMessage& message);
-// Fails on what is none.
+// Fails on a malformed message.
 Result<FrontMessage> parse_front(std::string_view line);
 Result<WorkerMessage> parse_worker(std::string_view line);
 

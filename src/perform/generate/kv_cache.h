@@ -29,13 +29,13 @@ KvShape kv_shape(const model::Model& model, const model::Slice& slice);
 
 class KvCache {
  public:
-  // Room for so many tokens, allocated at once: admission has counted it.
+  // Room for `capacity` tokens, allocated at once: admission has counted it.
   KvCache(KvShape shape, int64_t capacity);
 
   const KvShape& shape() const { return shape_; }
   int64_t capacity() const { return capacity_; }
   int64_t bytes() const { return shape_.bytes(capacity_); }
-  // Whose keys and values are complete in all layers.
+  // Tokens whose keys and values are complete in all layers.
   int64_t tokens() const { return tokens_; }
 
   // The rows of `count` tokens from `first` on, in layer `layer` of the shard. Up to the capacity:
@@ -43,8 +43,7 @@ class KvCache {
   std::span<float> keys(int64_t layer, int64_t first, int64_t count);
   std::span<float> values(int64_t layer, int64_t first, int64_t count);
 
-  // So many more tokens are complete: a pass has been through all layers, or rows came from
-  // elsewhere.
+  // `count` more tokens are complete: a pass has been through all layers, or rows were received.
   void append(int64_t count);
 
  private:
@@ -56,9 +55,8 @@ class KvCache {
   std::unique_ptr<float[]> numbers_;
 };
 
-// What the tokens of `from` have left in its layers, into `to`, whose layers begin at `first_layer`
-// of it: the caches of several shards become that of a whole model. `to` has no tokens yet, or as
-// many as `from`.
+// Copies the keys and values of `from` into `to`, from layer `first_layer` of `to` on: so the caches
+// of several shards become that of a whole model. `to` has no tokens yet, or as many as `from`.
 void copy_layers(KvCache& from, KvCache& to, int64_t first_layer);
 
 }  // namespace tombolo::generate

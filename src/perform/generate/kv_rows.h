@@ -1,5 +1,5 @@
-// Keys and values on their way from who read a prompt to who answers it: messages of some rows of one
-// layer, in order, each of which says what it belongs to.
+// Keys and values on their way from the ranks that read a prompt to the worker that answers it:
+// messages with some rows of one layer, in order, each of which says what it belongs to.
 //
 //    0  "TKV1"            magic
 //    4  uint32            0 keys, 1 values
@@ -44,7 +44,8 @@ struct KvRows {
 
 using KvMessage = std::vector<std::byte>;
 KvMessage encode(const KvRows& rows);
-// Fails on what is none: every length is checked before it is used. The view lives as long as the bytes.
+// Fails on a malformed message: every length is checked before it is used. The view lives as long as the
+// bytes.
 Result<KvRows> decode_kv_rows(std::span<const std::byte> message);
 
 // All messages of a cache, in order, made one at a time. Ends early where `say` fails.
@@ -55,9 +56,9 @@ class KvIntake {
  public:
   explicit KvIntake(Engine& engine) : engine_(engine) {}
 
-  // Rows of a prompt that nobody waits for are dropped: it may just have been cancelled. With the last
-  // row the engine adopts the prompt. Fails where the rows are not those that come next, or not of this
-  // model; nothing more should be believed of who sent them.
+  // Rows of a prompt that does not wait for any are dropped: it may just have been cancelled. With the
+  // last row the engine adopts the prompt. Fails if the rows are not those that come next, or not of
+  // this model; then do not accept anything more from their sender.
   Status take(std::span<const std::byte> message);
 
  private:

@@ -65,7 +65,7 @@ TEST_F(KvHandOver, AnswersAsOneEngineWould) {
   EXPECT_EQ(decode_.kv_bytes_used(), 0);
 }
 
-// An answer whose tokens are drawn goes on where its generator was.
+// An answer whose tokens are drawn continues from the state of its generator.
 TEST(SkipSample, LeavesTheGeneratorAsASampleDoes) {
   const std::vector<float> logits = {0.1F, 0.2F, 0.3F};
   for (const double temperature : {0.0, 0.7}) {

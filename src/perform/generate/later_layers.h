@@ -1,11 +1,11 @@
 // Prompts at a rank that has some layers of their model, but not the first ones: hidden states come
-// from the rank before and go on to the next, a layer at a time, in the order in which they came. The
+// from the rank before and are passed to the next, in the order in which they came, a layer at a time. The
 // rank with the first layers (engine.h) admits, draws the tokens and says when a prompt has ended.
 //
 // Memory: the first rank counts a prompt with the layers of the largest shard and keeps no more passes
 // under way than engine.h says, so what is admitted there has room here, where the budget is the same.
-// Whoever sends more is not believed. A cache that is handed over to a decode worker counts here until it has
-// left, and at the first rank until all have: each rank says so behind the one before.
+// A rank that sends more is an error. A cache that is handed over to a decode worker counts here until it has
+// been sent, and at the first rank until all have: each rank reports it after the rank before has.
 //
 // For one thread. Time comes from the clock that is passed in.
 #pragma once
@@ -33,18 +33,18 @@ class LaterLayers {
   LaterLayers(const Shard& shard, int64_t kv_bytes, const Clock& clock);
   ~LaterLayers();
 
-  // To the next rank; from the last one, to the first.
+  // Sends to the next rank; on the last rank, to the first.
   using Say = std::function<void(const ShardMessage&)>;
-  // Fails on what cannot come from the rank before: nothing more should be believed of it.
+  // Fails on what the rank before cannot have sent: then do not accept anything more from it.
   Status take(std::span<const std::byte> message, const Say& say);
   Status take(ShardMessage message, const Say& say);
 
-  // What is to go to the decode worker, since the last call; whoever takes it says when it has left.
+  // Caches to send to the decode worker, since the last call; the caller calls left() when one is sent.
   std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
   void left(int64_t prompt, const Say& say);
 
   bool idle() const { return turns_.empty(); }
-  // A layer, if one is due that should be over by `until` (layer_pace.h). False: none was done.
+  // Computes a layer, if one is due that should end by `until` (layer_pace.h). False: none was computed.
   bool work_once(SimTime until, const Say& say);
 
   int64_t kv_bytes_used() const { return kv_bytes_used_; }
@@ -79,7 +79,7 @@ class LaterLayers {
   const Clock& clock_;
   LayerPace pace_;
   std::map<int64_t, Prompt> prompts_;
-  std::deque<Turn> turns_;              // whose pass it is first; their caches are of prompts_
+  std::deque<Turn> turns_;              // next pass first; their caches are in prompts_
   std::map<int64_t, Leaving> leaving_;  // by prompt
   std::vector<HandedOver> handed_over_;
   int64_t kv_bytes_used_ = 0;

@@ -36,7 +36,8 @@ class Ring {
     }
   }
 
-  // Each does a layer of what it had before, if any, and all that is said goes on. False: nobody did.
+  // Each rank computes a layer of what it had before, if any; then messages are passed on. False: none
+  // did.
   bool round() {
     bool done = engine->work_once(kNever, tell());
     for (size_t i = later.size(); i-- > 0;) done = later[i]->work_once(kNever, from(i)) || done;
@@ -154,7 +155,7 @@ TEST(LaterLayers, OneBudgetIsEnough) {
   EXPECT_THAT(ring.tokens[3], ElementsAre(6, 2, 4, 8, 6));
 }
 
-// Of a front that has left nothing stays, and what was said before of its prompts is nobody's.
+// Nothing stays of a front that has left, and earlier messages about its prompts are ignored.
 TEST(LaterLayers, AllAreDropped) {
   Ring ring(3);
   EXPECT_FALSE(ring.engine->admit({.id = 1, .tokens = {3, 4}, .tokens_max = 9}));

@@ -1,5 +1,5 @@
-// Whether the next layer is begun in the window that is left: by how long it should take
-// (layer_times.h), and so that a prompt gets on even where no window is long enough.
+// Decides whether to begin the next layer in the rest of a window: by how long it should take
+// (layer_times.h), but so that a prompt makes progress even if no window is long enough.
 #pragma once
 
 #include "base/time.h"
@@ -11,15 +11,15 @@ class LayerPace {
  public:
   explicit LayerPace(const model::Model& model) : times_(model) {}
 
-  // Whether it should be over by `until`. Expectations that have refused eight windows in a row (each
-  // with an `until` of its own) lose their slowest observation, so that layers get done all the same,
-  // by few that overrun theirs.
+  // Whether it should end by `until`. After eight refused windows in a row (each with an `until` of
+  // its own) the slowest observation is forgotten, so that layers are still computed; a few then
+  // overrun their window.
   bool fits(const LayerWork& work, SimTime until, SimTime now);
   void observe(const LayerWork& work, SimDuration took) { times_.observe(work, took); }
   SimDuration expect(const LayerWork& work) const { return times_.expect(work); }
-  // A prompt was refused for what is expected of layers, although nothing else was to be done. A
-  // refused prompt teaches nothing, so every eighth time the slowest observation of each kind of work
-  // is forgotten: of whichever kind it was that refused.
+  // A prompt was refused because of the expected time of its layers, although there was no other
+  // work. A refused prompt yields no new observation, so every eighth time the slowest observation
+  // of each kind of work is forgotten, whichever kind caused the refusals.
   void doubt();
 
  private:

@@ -3,10 +3,10 @@
 //
 //   expected = FLOPs of the layer x the most time per FLOP among the last 16 layers of its kind
 //
-// Layers are of one kind where their numbers of rows lie between the same powers of two: products of
-// few rows read all weights for little work, so their time per FLOP is another. A kind that was
-// never seen takes the time per FLOP of the nearest one with fewer rows, which is more, else of the
-// nearest one. Before the first layer nothing is known: zero.
+// Layers are of one kind if their numbers of rows lie between the same powers of two: products of
+// few rows read all weights for little work, so they take more time per FLOP. A kind that was
+// never seen takes the time per FLOP of the nearest one with fewer rows, which is larger, else of
+// the nearest one. Zero before the first layer.
 //
 // The most, not the mean: a layer that overruns its gap delays training, one that waits for the next
 // gap delays a prompt. Cost: a look at 16 numbers.
@@ -39,8 +39,8 @@ class LayerTimes {
 
   void observe(const LayerWork& work, SimDuration took);
   SimDuration expect(const LayerWork& work) const;
-  // Of the kind that `work` is expected by: one slow layer, on a busy machine, is not to keep
-  // prompts waiting for ever.
+  // Of the kind that predicts `work`: one slow layer, on a busy machine, must not delay prompts for
+  // ever.
   void forget_slowest(const LayerWork& work);
   void forget_slowest_of_each();  // kind
 

@@ -19,12 +19,11 @@ struct Sampling {
 
 // An index into `logits`. Shares are softmax(logits / temperature), in double; top_p is nucleus
 // sampling (Holtzman et al. 2020): the smallest set of likeliest tokens whose shares sum to top_p or
-// more, renormalised. Fails where a logit is no finite number. Cost: one pass, and a sort where
-// top_p < 1.
+// more, renormalised. Fails if a logit is not finite. Cost: one pass, and a sort if top_p < 1.
 Result<int64_t> sample(std::span<const float> logits, const Sampling& sampling, Random& random);
 
-// Leaves the generator as a sample() does that was taken elsewhere: an answer that is handed over goes
-// on as it would have.
+// Advances the generator as one sample() would that was drawn elsewhere, so that an answer that is
+// handed over continues as if it had not been.
 void skip_sample(const Sampling& sampling, Random& random);
 
 }  // namespace tombolo::generate

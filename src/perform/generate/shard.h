@@ -1,10 +1,10 @@
-// Some consecutive layers of a decoder that answer prompts: what a rank computes of them in the gaps
-// of training, or a decode worker all by itself.
+// Some consecutive layers of a decoder that answer prompts, as a rank computes them in the gaps
+// of training, or a standalone decode worker.
 //
-// A pass takes some tokens through the layers, one call a layer, and may rest between two for as
-// long as need be. The first pass of a prompt is its prefill: all of its tokens at once. Those that
-// follow have one token each (decode). Passes of different prompts may alternate; all that they
-// share is weights, which no pass writes.
+// A pass takes some tokens through the layers, one call per layer, and may pause between two for any
+// time. The first pass of a prompt is its prefill: all of its tokens at once. Those that
+// follow have one token each (decode). Passes of different prompts may alternate; they share only
+// the weights, which no pass writes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tombolo::generate {
 
-// One of both, as the shard has the embedding or not.
+// `tokens` if the shard has the embedding, else `hidden`.
 struct PassInput {
   std::span<const int64_t> tokens = {};
   std::span<const float> hidden = {};  // [tokens, hidden]: the output of the shard before

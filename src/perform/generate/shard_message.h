@@ -1,5 +1,5 @@
-// What ranks that share the layers of a prompt's model say to each other, in a ring: the first has the
-// embedding and the prompts, the last the head, and behind the last comes the first.
+// Messages between ranks that share the layers of a prompt's model, in a ring: the first has the
+// embedding and the prompts, the last the head, and the last one sends to the first.
 //
 //    0  "TPS1"            magic
 //    4  uint32            word (below)
@@ -10,9 +10,9 @@
 //   32  uint32 uint32     rows; numbers of a row
 //   40  float32           rows x numbers (hidden, logits), or a text (failed, decode)
 //
-// Little-endian. What a word has no use for is zero. Messages of one link stay in order, and each rank
-// passes a drop on when it comes: so a rank never holds more caches than the first one counted when it
-// sent what came last. A cache that is handed over counts at the first rank until all have sent theirs.
+// Little-endian. Fields that a word does not use are zero. Messages of one link stay in order, and each
+// rank forwards a drop when it arrives: so a rank never holds more caches than the first one counted when
+// it sent the last message. A cache that is handed over counts at the first rank until all have sent theirs.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ namespace tombolo::generate {
 enum class ShardWord : uint32_t {
   kHidden = 1,  // hidden states for the next layers
   kLogits,      // of the last token, from the last rank to the first
-  kDrop,        // the prompt has ended: its keys and values go
-  kDropAll,     // so have all
-  kFailed,      // a rank cannot compute it: on to the first, which ends it
+  kDrop,        // the prompt has ended: free its keys and values
+  kDropAll,     // all prompts have ended
+  kFailed,      // a rank cannot compute it: passed on to the first, which ends it
   kHandOver,    // the prompt has been read: its keys and values go to the decode worker
   kSent,        // those of this rank and of all before it have gone there
   kDecode,  // there is the decode worker (front_message.h); each rank passes it on when it is linked
@@ -67,7 +67,7 @@ inline constexpr size_t kShardTextMax = 1024;
 
 // A longer text is cut. Cost: a copy of the numbers, as in decoding.
 std::vector<std::byte> encode(const ShardMessage& message);
-// Fails on what is none: every length is checked before it is used.
+// Fails on a malformed message: every length is checked before it is used.
 Result<ShardMessage> decode_shard_message(std::span<const std::byte> bytes);
 
 }  // namespace tombolo::generate

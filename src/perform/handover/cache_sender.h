@@ -1,5 +1,5 @@
-// Caches on their way to a decode worker, sent by a thread of its own: who reads prompts in the gaps of
-// a training gives a cache away and waits for nothing.
+// Sends caches to a decode worker, on a thread of its own: so a rank that reads prompts in the gaps of
+// a training hands a cache over and waits for nothing.
 //
 // Memory: what was given and has not left (the engine that admitted it counts it until then), and what
 // the link holds (decode_link.h).

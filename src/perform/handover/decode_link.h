@@ -1,15 +1,15 @@
-// The links between who reads prompts and who answers them. The three are ranks of a job of their own,
-// which is no run and has no Plan:
+// The links between the processes that read prompts and the one that answers them. They are ranks of a job
+// of their own, which is no run and has no Plan:
 //
 //   rank 0   the decode worker, which listens
 //   rank 1   the front: requests and tokens (generate/front_message.h), a message each
-//   rank 2   who reads the prompts: keys and values (generate/kv_rows.h); where several ranks of a run share
+//   rank 2   reads the prompts: keys and values (generate/kv_rows.h); where several ranks of a run share
 //            the model's layers, ranks 2, 3 and so on with those of theirs each
 //
 // They share a token. TLS with credentials; plain TCP on this machine, or where it was asked for by name
-// (transport/endpoint.h). A connection that says nothing for kDecodeSilence is lost, as where a process is
-// stopped or a path swallows everything; a link outlives a lost connection for kDecodeGrace. Then whoever
-// was at its other end is gone. As long as a connection of a front is there, another front is refused.
+// (transport/endpoint.h). A connection that is silent for kDecodeSilence is lost, as where a process is
+// stopped or a path drops everything; a link outlives a lost connection for kDecodeGrace. Then the process at
+// its other end counts as gone. As long as a connection of a front is there, another front is refused.
 #pragma once
 
 #include <functional>
@@ -38,7 +38,8 @@ struct HostServices {
       transport::own_address_towards;
 };
 
-// Of such a rank. What may lie between two of them is bounded. Unusable where token or credentials are.
+// Of such a rank. How much may be on its way between two of them is bounded. Unusable where token or
+// credentials are.
 Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlace& place,
                                                       int32_t rank);
 
@@ -46,8 +47,8 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
 Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
                                                            int32_t rank, const HostServices& host);
 // Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Readers
-// have place.connections each, the front one. Where another process is that rank already, it may be one that
-// is gone without a word: then it is called again until that would have been noticed. Unusable where it stays.
+// have place.connections each, the front one. Where another process has that rank already, it may be one that
+// died unnoticed: the call is then repeated until that would have been noticed. Unusable where it stays.
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
                           int32_t rank, Clock& clock);
 

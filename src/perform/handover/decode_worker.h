@@ -17,7 +17,7 @@ namespace tombolo::handover {
 class DecodeWorker {
  public:
   // Listens from now on, at place.host; place.port 0: any that is free. `shard` is a whole model and
-  // outlives the worker. `log` hears when somebody has gone, and why; prompts and tokens it does not hear.
+  // outlives the worker. `log` receives when a front or a reader has gone, and why; never prompts or tokens.
   static Result<std::unique_ptr<DecodeWorker>> listen(const generate::Shard& shard,
                                                       const generate::EngineLimits& limits,
                                                       const generate::DecodePlace& place,
@@ -41,7 +41,7 @@ class DecodeWorker {
         host_(std::move(host)),
         clock_(host_.threads) {}
   Status open();
-  // Until somebody is lost; why.
+  // Serves the front and readers until one of them is lost; returns why.
   std::string serve_those(const std::atomic<bool>& stop);
   Status take(generate::Engine& engine, generate::KvIntake& intake,
               const transport::Endpoint::News& news);

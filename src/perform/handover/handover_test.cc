@@ -169,8 +169,8 @@ TEST_F(HandOver, AdmitsWhatItHasRoomFor) {
   ASSERT_TRUE(heard.heard(3, WorkerWord::kAdmitted));
 }
 
-// Everything of a front that leaves goes with it, and the next one is served; so it is after rows that
-// nobody asked for in that order.
+// Everything of a front that leaves is dropped, and the next one is served; also after rows in an order
+// that was not asked for.
 TEST_F(HandOver, ServesTheNextFront) {
   for (int turn = 0; turn < 3; ++turn) {
     Heard heard;
@@ -188,7 +188,7 @@ TEST_F(HandOver, ServesTheNextFront) {
   }
 }
 
-// Somebody who starts another front with the same token is told so, and nothing of the first is lost.
+// A second front with the same token is refused and receives the reason; the first one loses nothing.
 TEST_F(HandOver, ASecondFrontIsRefusedAndHurtsNobody) {
   Heard heard;
   const auto front = call(heard);
@@ -230,9 +230,9 @@ TEST_F(HandOver, NobodyWithoutTheToken) {
   EXPECT_FALSE(endpoint_options(place_, kFrontRank));
 }
 
-// Who gives up while it still calls waits for nobody.
+// A sender that is destroyed while it still calls does not wait for an answer.
 TEST_F(HandOver, ASenderThatIsGivenUpAtOnce) {
-  place_.host = "127.0.0.77";  // nobody listens there
+  place_.host = "127.0.0.77";  // no process listens there
   const SimTime begin = clock_.now();
   { CacheSender sender(place_, HostServices{clock_}); }
   EXPECT_LT(clock_.now() - begin, SimDuration{4'000'000'000});

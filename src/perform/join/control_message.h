@@ -44,13 +44,13 @@ struct Hello {
   std::string address;  // "10.77.1.2:40123"
   int32_t reach = 0;    // Reach (dialling.h), as the rank sees it, then as the launcher does
 };
-// The Plan, everybody's address, and where to begin.
+// The Plan, the addresses of all ranks, and where to begin.
 struct Start {
   static constexpr const char* kKind = "start";
   Value plan;
   std::vector<std::string> addresses;  // by rank
   std::vector<int32_t> reach;          // by rank; empty: all can be reached
-  int32_t splice_port = 0;             // of the launcher's host, where neither of two can be
+  int32_t splice_port = 0;             // of the launcher's host, if neither of two can be reached
   int64_t epoch = 0;                   // of the run; shards carry it
   int64_t first_iteration = 1;
   std::optional<state::Manifest> state;  // all begin with it; left out: from the beginning
@@ -69,14 +69,14 @@ struct VacantRank {
   static constexpr const char* kKind = "seat";
   int32_t rank = 0;
 };
-// I tried in vain to reach this neighbour that way (dialling.h).
+// I failed to reach this neighbour that way (dialling.h).
 struct Unreached {
   static constexpr const char* kKind = "unreached";
   int32_t peer = 0;
   Dialling dialling = Dialling::kLowerCalls;
   std::string reason;
 };
-// Try to reach this neighbour that way from now on; it is told the same of you.
+// Try to reach this neighbour that way from now on; it receives the same about you.
 struct Meet {
   static constexpr const char* kKind = "meet";
   int32_t peer = 0;
@@ -87,7 +87,7 @@ struct Meet {
 struct Ready {
   static constexpr const char* kKind = "ready";
 };
-// Everybody is ready: time 0 of the Trace.
+// All ranks are ready: time 0 of the Trace.
 struct Go {
   static constexpr const char* kKind = "go";
   int64_t origin_ns = 0;
@@ -100,8 +100,8 @@ struct EvaluationReport {
   static constexpr const char* kKind = "evaluation";
   stage::Evaluation evaluation;
 };
-// Up to this step all that ranks report is recorded: what a rank says after a loss of the launcher
-// begins after it (unrecorded_reports.h).
+// All that ranks report up to this step is recorded: after a loss of the launcher a rank repeats only
+// what comes after it (unrecorded_reports.h).
 struct Recorded {
   static constexpr const char* kKind = "recorded";
   int64_t step = 0;
@@ -121,8 +121,8 @@ struct DensityOrder {
   int64_t first_iteration = 1;
   double density = 0.01;
 };
-// Asks a rank whether it can have so many microbatches in each pipeline from that iteration on. One that can does not
-// begin it before it is decided (stage/batch_schedule.h).
+// Asks a rank whether it can run these numbers of microbatches, one per pipeline, from that iteration on. A rank that
+// can does not begin the iteration before the verdict (stage/batch_schedule.h).
 struct BatchOrder {
   static constexpr const char* kKind = "batch";
   int64_t order = 1;  // counts within an epoch
@@ -142,7 +142,7 @@ struct BatchVerdict {
   int64_t order = 1;
   bool holds = false;
 };
-// Everybody stops, and this is why.
+// All ranks stop, and this is why.
 struct Stop {
   static constexpr const char* kKind = "stop";
   std::string reason;

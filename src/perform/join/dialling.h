@@ -54,11 +54,11 @@ class DialAttempts {
   // `reach` is by rank, as all were told.
   DialAttempts(const plan::Plan& plan, std::vector<int32_t> reach);
 
-  // `rank` tried in vain to reach its neighbour that way. What both should try now, where
-  // that is a new one; nothing where this was said before, or no way is left.
+  // `rank` failed to reach its neighbour that way. Returns what both should try now, where that is
+  // new; nullopt where this was reported before, or no way is left.
   std::optional<Dialling> failed(int32_t rank, int32_t peer, Dialling dialling);
 
-  // Every way was tried in vain.
+  // Every way was tried, and failed.
   bool hopeless(int32_t rank, int32_t peer) const;
   // "rank 0 (oregon) cannot reach rank 1 (paris) at 10.0.0.7:41000, nor the other way round".
   // `addresses` are by rank.
@@ -68,7 +68,7 @@ class DialAttempts {
   struct Pair {
     Dialling dialling = Dialling::kLowerCalls;
     std::set<Dialling> failed;
-    std::set<int32_t> waited;      // alone at the splice, in vain
+    std::set<int32_t> waited;      // alone at the splice, and gave up
     std::optional<int32_t> first;  // whose call failed first
   };
   static std::pair<int32_t, int32_t> key(int32_t a, int32_t b) { return std::minmax(a, b); }

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr int32_t kA = 0, kD = 1, kN = 2;  // all, datacenter, nobody
+constexpr int32_t kA = 0, kD = 1, kN = 2;  // Reach::kAll, kDatacenter, kNobody
 
 TEST(Dialling, WhoeverCanDialDials) {
   const plan::Plan plan = make_test_plan({.stages = 3});
@@ -75,7 +75,7 @@ TEST(DialAttempts, TryBothDirectionsThenASplice) {
             "round, nor through the launcher's host");
 }
 
-// Rank 1 cannot be called, by what is known of it, so it calls; rank 0 is not called there in vain.
+// Rank 1 is known to take no calls, so it calls; after a failure rank 0 does not try to call it.
 TEST(DialAttempts, NobodyCallsARankThatNobodyReaches) {
   const plan::Plan plan = make_test_plan({.stages = 2});
   const std::vector<int32_t> reach{0, static_cast<int32_t>(Reach::kNobody)};

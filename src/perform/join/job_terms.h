@@ -1,4 +1,4 @@
-// What a rank's own job says that its launcher's has to say, too.
+// The terms of a job on which a rank and its launcher must agree.
 //
 // A rank that its host started performs the launcher's Plan. Its own job file says where this host
 // keeps files and data; of the rest it is a copy, which may be an old one. So the rank's command

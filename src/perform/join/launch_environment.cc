@@ -77,7 +77,8 @@ Result<std::optional<LaunchedRank>> read_slurm(const Environment& environment, c
   return launched;
 }
 
-// RANK and WORLD_SIZE beside those of a launcher that does not set them.
+// RANK and WORLD_SIZE, set in addition to the variables of a launcher that has its own, must agree
+// with these.
 Status check_agrees(const Environment& environment, const LaunchedRank& launched,
                     const Names& names) {
   const struct {

@@ -13,7 +13,7 @@ TEST(ListenAddress, OfACoordinatorAreTheRendezvous) {
             (ListenAddress{"127.0.0.5", "127.0.0.5", "127.0.0.5", {}}));
 }
 
-// RFC 5737: nobody has 203.0.113.7.
+// RFC 5737: no host has 203.0.113.7.
 TEST(ListenAddress, OfACoordinatorBehindTranslation) {
   const transport::Address outside{"203.0.113.7", 29511};
   const auto nowhere = coordinator_address(outside, {});

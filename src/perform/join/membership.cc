@@ -32,7 +32,7 @@ Result<std::vector<Entry>> entries_of(const std::vector<std::string>& records,
   return entries;
 }
 
-// A run of this Plan that nobody closed.
+// A run of this Plan that was not closed.
 bool is_cut_short(const std::vector<Entry>& entries, const std::string& digest) {
   return !entries.empty() && entries.front().kind == Entry::Kind::kRun &&
          entries.front().text == digest && entries.back().kind != Entry::Kind::kClosed;
@@ -66,7 +66,8 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
   const std::string digest = plan::plan_digest(plan);
   const Earlier earlier = earlier_of(entries, digest);
   if (journal && !earlier.goes_on) {
-    // Epochs go on counting: what is left of another run's shall not be mistaken for this one's.
+    // Epoch numbers continue, so that what is left of another run's epochs is not mistaken for this
+    // one's.
     const auto newest = std::max_element(entries.begin(), entries.end(),
                                          [](auto& a, auto& b) { return a.epoch < b.epoch; });
     const Entry run{
@@ -103,7 +104,7 @@ std::optional<control::Grant> Membership::carry_out() {
     if (const auto* write = std::get_if<control::Write>(&order)) {
       if (journal_ && status_) status_ = journal_->append(control::to_record(write->entry));
     }
-    // What could not be written is told to nobody.
+    // What could not be written is not announced.
     if (!status_) return std::nullopt;
     if (const auto* who = std::get_if<control::Lost>(&order)) lost = *who;
     if (const auto* halt = std::get_if<control::Halt>(&order)) {

@@ -1,13 +1,13 @@
 // Membership: a run's coordinator (control/coordinator.h) and its journal, between the launcher's
 // thread, which hears what becomes of ranks, and the threads that answer their heartbeats.
 //
-// The coordinator decides, the launcher carries out: it tells what became of a rank, and asks
-// halted() whether the epoch goes on, and whether there is another. Losses are counted there alone.
-// The doors of an epoch take every rank once, so a rank that is lost while all gather halts the
-// epoch, too.
+// The coordinator decides, the launcher carries out: it reports what became of a rank, and asks
+// halted() whether the epoch continues, and whether there is another. Only the coordinator counts
+// losses. The endpoints of an epoch accept each rank once, so a rank that is lost while all gather
+// halts the epoch, too.
 //
-// The journal lies in the output folder as long as the run goes on. One that is found there is of a
-// launcher that was killed: the next one with the same Plan goes on with that run.
+// The journal lies in the output folder. One that was not closed is of a launcher that was killed: the
+// next one with the same Plan resumes that run.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@
 namespace tombolo::join {
 
 struct MembershipOptions {
-  std::string output;      // where the journal lies; empty: none, then nobody goes on with the run
-  bool all_ended = false;  // no process of an earlier launcher lives, so nobody waits for it
+  std::string output;      // where the journal lies; empty: none, then the run cannot be resumed
+  bool all_ended = false;  // no process of an earlier launcher lives: do not wait for its leases
   control::LeaseTerms terms;
   int losses_max = 0;                     // in a row, without a new step in between
   std::optional<SimDuration> gather_max;  // for all ranks to come; left out: as long as it takes
@@ -46,13 +46,13 @@ class Membership {
   };
   static Result<Earlier> earlier_run(const plan::Plan& plan, const std::string& output);
 
-  // The journal's run was cut short, and this one goes on with it.
+  // The journal's run was cut short, and this launcher resumes it.
   bool goes_on() const { return goes_on_; }
-  // And all its steps are done: the launcher before was killed behind that, so ranks may have ended
-  // and do not come again.
+  // And all its steps were done when the launcher before was killed: ranks may have ended, and then
+  // do not reconnect.
   bool was_done() const { return was_done_; }
-  // The run's epoch now gathers. Before that, how long to wait, because members of an earlier
-  // epoch may still work.
+  // nullopt: the run's epoch gathers now. Before that, how long to wait, because members of an
+  // earlier epoch may still work.
   std::optional<SimDuration> wait() const;
   uint64_t epoch() const;
 
@@ -62,23 +62,23 @@ class Membership {
   // The answer to a heartbeat; any thread.
   control::Grant beat(int32_t rank, const control::Beat& beat);
   void ended(int32_t rank, const std::string& how);
-  // The epoch cannot go on, whoever is to blame.
+  // The epoch cannot continue, whichever process is to blame.
   void halt(const std::string& reason);
-  // Time passes, and somebody may have been silent for too long.
+  // Time passes, and a rank may have been silent for too long.
   void tick();
-  // Everybody is to stop.
+  // All ranks are to stop.
   struct Halted {
     std::string reason;           // "rank 1 (paris) was lost: ..."
     bool again = true;            // another epoch gathers; else the run is over
-    std::optional<int32_t> lost;  // who is to blame, if somebody is
+    std::optional<int32_t> lost;  // the rank that is to blame, if one is
   };
   std::optional<Halted> halted() const;
-  // Everybody knows that all are here.
+  // The epoch has begun: all ranks know that all are here.
   bool begun() const;
   void stepped(int64_t step);
-  // Before ranks are told that they may end.
+  // To be called before any rank may end.
   void done();
-  // A person was told how it ended: nobody goes on by itself.
+  // The user was told how the run ended: no launcher resumes it automatically.
   void close(const std::string& reason);
   // The disk refused an entry.
   Status status() const;

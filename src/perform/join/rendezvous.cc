@@ -75,7 +75,7 @@ Result<std::optional<link::Token>> token_of_environment() {
 
 std::string token_path(const std::string& output) { return output + "/rendezvous-token"; }
 
-// Written under another name, so that nobody reads half of it.
+// Written under another name first, so that no reader sees half of it.
 Result<TokenFile> TokenFile::create(const std::string& path, const link::Token& token) {
   const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
   unlink(temporary.c_str());

@@ -1,4 +1,5 @@
-// Rendezvous: how ranks that somebody else started find each other, through one address and port.
+// Rendezvous: how ranks that were started externally (torchrun, mpirun, srun, by hand) find each
+// other, through one address and port.
 //
 // Rank 0 is the coordinator: it listens at the rendezvous and does the launcher's work
 // (launcher.h). The others dial it. All of them derive the address alike, from what they were

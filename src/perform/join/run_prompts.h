@@ -1,6 +1,6 @@
-// Prompts that a rank answers while it waits for messages (worker/serve_prompts.h). How the command
-// tells the rank's process: in a variable of the environment, as the token goes, so that it gets
-// there whoever starts the ranks.
+// Prompts that a rank answers while it waits for messages (worker/serve_prompts.h). The command
+// passes them to the rank's process in an environment variable, like the token, so that they get
+// there whichever launcher starts the ranks.
 #pragma once
 
 #include <optional>
@@ -36,8 +36,8 @@ struct PromptLoad {
 };
 
 struct RunPrompts {
-  // Which ranks answer: pipelines of them, each of which has the model, its ranks as many consecutive layers
-  // as each other. The first rank of each meets its fronts. With a load all do, whatever is said.
+  // Which ranks answer, by pipeline. Each pipeline has the whole model, split evenly over its ranks in
+  // consecutive layers; its first rank meets its fronts. With a load all ranks answer, whatever stands here.
   std::vector<std::vector<int32_t>> pipelines = {{0}};
   std::string weights;  // folder with a model of its own; empty: a load
   std::string socket;   // path, on which fronts find the first pipeline (socket_of)
@@ -45,10 +45,10 @@ struct RunPrompts {
   int64_t kv_bytes = int64_t{1} << 30;
   int64_t requests = 16;
   int64_t piece_ns =
-      5'000'000;  // so long a message may have to wait where the Plan foresees no gap
+      5'000'000;  // how long a message may have to wait where the Plan predicts no gap
   int64_t guard_ns = 1'000'000;        // kept free before a computation, until it is learned
   int64_t within_ns = 10'000'000'000;  // to the first token, or a prompt is refused
-  std::vector<RankGaps> gaps;          // of the ranks that answer; left out: nothing is foreseen
+  std::vector<RankGaps> gaps;          // of the ranks that answer; left out: nothing is predicted
   std::optional<PromptLoad> load;
 
   bool operator==(const RunPrompts&) const = default;
@@ -67,7 +67,7 @@ std::optional<size_t> pipeline_of(const RunPrompts& prompts, int32_t rank);
 // Where fronts find a pipeline: prompts.socket, prompts-1.socket and so on.
 std::string socket_of(const RunPrompts& prompts, size_t pipeline);
 
-// Of this rank; nothing: no gap of it is foreseen.
+// Of this rank; nullopt: no gap of it is predicted.
 std::optional<prefill::RankWindows> windows_of(const RunPrompts& prompts, int32_t rank);
 
 }  // namespace tombolo::join

@@ -1,7 +1,7 @@
 // How the bytes of a run are protected on their way between its processes.
 //
 //   credentials     TLS 1.3 everywhere, certificates on both sides; any address
-//   plain TCP       nothing; any address, because somebody asked for it by name
+//   plain TCP       nothing; any address, because the user asked for it by name
 //   neither         nothing, and nothing leaves this machine (transport/address.h)
 #pragma once
 
@@ -20,8 +20,8 @@ struct Security {
   bool reaches_other_hosts() const { return !credentials.empty() || plain_tcp; }
 };
 
-// Whether ranks that meet there may be on several hosts: then the network between them is what it
-// is, nothing is paced, and each has a clock of its own.
+// Whether ranks that meet there may be on several hosts: then the network between them is real,
+// nothing is paced, and each has a clock of its own.
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network);
 
 // Reads and checks them; nothing where there are none.

@@ -37,11 +37,11 @@ class UnrecordedReports {
   // Forgets what is there instead, for it is of another run.
   void begin(const std::string& path);
 
-  // It is about to be said. Any thread, as below.
+  // Called before the report is sent. Any thread, as below.
   void add(int64_t step, const ControlMessage& report);
   // Up to this step none is needed any more.
   void recorded(int64_t step);
-  // The launcher is gone. What cannot be written is lost, and no reason for anything else.
+  // The launcher is gone. What cannot be written is lost, and that is no error.
   void leave();
   // The run is over: they are needed no more.
   void forget();

@@ -30,8 +30,8 @@ class UnrecordedReportsTest : public FolderTest {
   const std::string path_ = UnrecordedReports::path(folder_, 3);
 };
 
-// The launcher had recorded up to step 2 when it was lost; this rank went on to step 5 meanwhile, and
-// the run goes on after step 4.
+// The launcher had recorded up to step 2 when it was lost; this rank continued to step 5 meanwhile,
+// and the run continues after step 4.
 TEST_F(UnrecordedReportsTest, GoToTheNextLauncher) {
   {
     UnrecordedReports reports;

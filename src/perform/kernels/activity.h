@@ -1,14 +1,14 @@
-// What a rank is doing, for a thread that reports it: does it compute, or wait for somebody else?
+// What a rank is doing, for a thread that reports it: does it compute, or wait for something else?
 //
 // A rank computes on the performing thread and, where gradients are exchanged group by group, on
-// the exchange's (exchange_thread.h). A computation that hangs leaves the heartbeats alone, which
-// other threads send. All ranks stop then; the one to blame is the one that waits for nothing.
+// the exchange's (exchange_thread.h). A computation that hangs does not stop the heartbeats, which
+// other threads send. All ranks stop then; the one at fault is the one that waits for nothing.
 //
-//   computes   from begin() to end(), but for waits
+//   computes   from begin() to end(), except while it waits
 //   waits      for messages (WatchedMessenger), for its own disk (checkpoint_writer.h), or for its
 //              exchange's thread while that one waits
 //
-// Its count grows with every action, held-out batch and message that is done: within any iteration.
+// Its count of done work grows with every action, held-out batch and message: within any iteration.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ class Activity {
   enum class Thread {
     kPerforming,
     kExchange
-  };  // who waits; said, since simulated threads have no ids
+  };  // which one waits; passed in, since simulated threads have no ids
   enum class For { kOthers, kExchange };
-  // While it lives a thread waits; for the exchange's thread, on the performing one. They nest.
-  // Of no activity: nobody asks.
+  // While it lives its thread waits; kExchange: the performing thread waits for the exchange's. They
+  // nest. A null `activity`: does nothing, as no thread reports.
   class Wait {
    public:
     explicit Wait(Activity* activity, For what = For::kOthers, Thread thread = Thread::kPerforming);
@@ -63,8 +63,8 @@ class Activity {
   Waits of_performing_, of_exchange_;
 };
 
-// Who waits for a message waits: the exchange's thread where its own wake-up is among what is wanted,
-// else the performing one.
+// Counts waiting for a message as a wait: of the exchange's thread if its own wake-up is among the
+// wanted messages, else of the performing one.
 class WatchedMessenger : public Messenger {
  public:
   WatchedMessenger(Messenger& messenger, Activity& activity)

@@ -1,4 +1,4 @@
-// Groups of parameters that are not there: made-up gradients of real bytes.
+// Emulated groups of parameters: made-up gradients that are sent as real bytes.
 //
 // Passes stop at the groups' borders, where the Plan says that they are: a forward pass asks for each
 // group before its part, the last backward pass of an iteration makes up a group's gradient after
@@ -13,7 +13,7 @@
 // floats as make the Plan's bytes.
 //
 // Memory: the gradients of the groups that are complete and not updated yet; sparse, those of all
-// groups, their parameters and the residuals; with local steps the anchors and momenta beside them.
+// groups, their parameters and the residuals; with local steps also the anchors and momenta.
 #pragma once
 
 #include <functional>
@@ -32,16 +32,17 @@ namespace tombolo::kernels {
 
 class EmulatedGroups final : public ParameterGroups {
  public:
-  // Until so long after `start`.
+  // Waits until `duration` after `start`.
   using Wait = std::function<void(SimTime start, SimDuration duration)>;
 
-  // updated: all groups of a stage are, on the thread that updates. Clock and Plan outlive it.
+  // updated: called once all groups of a stage are updated, on the thread that updates. Clock and Plan
+  // outlive it.
   EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& clock, bool check_every_number,
                  std::function<void(int32_t stage)> updated);
 
   // --- the passes
   void begin_iteration(int64_t iteration) { iteration_ = iteration; }
-  // Both last `duration` from `start` on, and what they wait for groups.
+  // Both last `duration` from `start` on, plus their waits for groups.
   Status forward(int32_t stage, SimTime start, SimDuration duration, const Wait& wait);
   // Whole, or the half that makes the gradients of weights.
   void backward(int32_t stage, SimTime start, SimDuration duration, const Wait& wait);
@@ -72,7 +73,7 @@ class EmulatedGroups final : public ParameterGroups {
     plan::GradientGroup in_plan;
     int64_t elements = 0;
     std::vector<float> gradient = {};                   // while it is complete and not updated
-    std::vector<float> parameters = {}, residual = {};  // the latter of who leads
+    std::vector<float> parameters = {}, residual = {};  // the latter if it leads
     std::vector<float> anchor = {}, momentum = {}, arrived = {};
     std::string name = {};  // in checkpoints
   };

@@ -1,11 +1,11 @@
 // EmulatedKernels: waits for as long as the Plan says a stage takes, and sends real bytes.
 //
-// Nothing is computed and nothing is allocated but what crosses a socket. A payload carries a
+// Nothing is computed, and only what crosses a socket is allocated. A payload carries a
 // pattern that follows from iteration, microbatch, boundary and direction; the receiver checks it,
 // so a run with emulated kernels is an end-to-end test of transport and schedule.
 //
 // Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
-// off the next, so that it does not add up; beyond 10 ms it is kept as what it is, a busy machine.
+// off the next, so that it does not add up; beyond 10 ms it is kept, as the sign of a busy machine.
 //
 // A rank is one position of one pipeline with all its tensor x context shards, as it is one actor of the
 // simulator: its passes last as the Plan says, with what its collectives keep it waiting inside, and its
@@ -24,7 +24,8 @@
 // (schedule::durations_of).
 //
 // run.byte_scale makes everything that counts bytes smaller and slower by the same factor: payloads
-// and gradients here, rates in messenger.h. Times stay, so many ranks fit onto few cores.
+// and gradients here, rates in messenger.h. Times stay as they are, so a few cores can emulate many
+// ranks.
 #pragma once
 
 #include <map>
@@ -42,19 +43,19 @@ namespace tombolo::kernels {
 // to say (a Trace then says 0, as its prediction does); divided by run.byte_scale.
 int64_t payload_bytes(const plan::Plan& plan);
 
-// What each replica of a stage contributes to the sum of gradients, divided by run.byte_scale.
+// What each replica of a stage contributes to the gradient all-reduce, divided by run.byte_scale.
 int64_t gradient_bytes(const plan::Plan& plan, int32_t stage);
 
-// Whether the replicas of a stage pass their gradients around a ring of messages, each shard beside the others of
-// its rank: where all is summed after the last backward pass, and the Plan gives that at least as long as a ring of
+// Whether the replicas of a stage pass their gradients around a ring of messages, all shards of a rank at the same
+// time: if all is summed after the last backward pass, and the Plan gives that at least as long as a ring of
 // these ranks needs.
 bool sums_in_a_ring(const plan::Plan& plan, int32_t stage);
 
 // What an end of a pipeline sends the other (Plan::other_end), divided by run.byte_scale.
 int64_t tied_gradient_bytes(const plan::Plan& plan);
 
-// Unusable where run.byte_scale cannot be: on devices that compute, where it leaves nothing of a
-// payload, and where even so a message would be larger than the transport takes.
+// Unusable if run.byte_scale is not possible: on devices that compute, if it leaves nothing of a
+// payload, and if a message would still be larger than the transport takes.
 Status check_byte_scale(const plan::Plan& plan);
 
 class EmulatedKernels : public Kernels, public PairKernels {
@@ -90,8 +91,8 @@ class EmulatedKernels : public Kernels, public PairKernels {
   std::optional<double> evaluation_loss() const override { return std::nullopt; }
 
   Result<std::string> weights_digest() const override;
-  // One number per layer: how many updates it has seen. Where the exchange is sparse, parameters and
-  // residuals beside it.
+  // One number per layer: how many updates it has seen. If the exchange is sparse, also parameters and
+  // residuals.
   Result<std::vector<TensorView>> state() const override;
   Status load(const TensorSource& tensors) override;
 
@@ -113,7 +114,7 @@ class EmulatedKernels : public Kernels, public PairKernels {
   EmulatedGroups::Wait waiting() {
     return [this](SimTime start, SimDuration duration) { wait(start, duration); };
   }
-  // What lasts, from so early on.
+  // What takes the time of a pass, from `start` on.
   using Spend = std::function<void(SimTime start)>;
   Result<Payload> go_back(int32_t stage, int64_t microbatch, Payload output_gradient,
                           const Spend& spend);

@@ -8,7 +8,7 @@
 // in the Plan.
 //
 // One thread calls, except state(); calls follow the schedule. Of each stage, a microbatch's
-// forward comes before its backward, an iteration's backwards before its sum of gradients, that
+// forward comes before its backward, an iteration's backwards before its gradient all-reduce, that
 // before its update.
 #pragma once
 
@@ -35,8 +35,8 @@ using Payload = std::vector<std::byte>;
 
 // How late the waits of an iteration ended, where kernels wait instead of computing.
 struct Lateness {
-  SimDuration kept;  // all waits together took so much longer than planned
-  SimDuration sum;   // of what each wait ended late by; most of it the next one makes up
+  SimDuration kept;  // how much longer all waits together took than planned
+  SimDuration sum;   // of how late each wait ended; the next one makes up for most of it
   int64_t waits = 0;
 };
 
@@ -45,8 +45,8 @@ struct Replicas {
   std::vector<int32_t> ranks;      // of these stages, ascending: ranks[i] is replica i
   size_t own = 0;                  // this rank is ranks[own]
   Messenger* messenger = nullptr;  // outlives the Kernels' use of it; links to all ranks are up
-  // They lie in several datacenters: what they sum passes the links between these, also where all
-  // are emulated on one host.
+  // They are in different datacenters: their all-reduce crosses the links between these, also when
+  // all are emulated on one host.
   bool lie_apart = false;
   // Of this host, as the other replicas reach it, for libraries that open sockets of their own:
   // "127.0.0.1", or its address in an emulated island.
@@ -86,7 +86,7 @@ int64_t bytes_of(std::span<const TensorView> tensors);  // all together
 
 // Gives the tensor of this name, one at a time: unusable where there is none, or it is damaged.
 using TensorSource = std::function<Result<NamedTensor>(const std::string& name)>;
-// Of tensors that lie in memory and outlive the source. Finds each by looking at all.
+// Of tensors that lie in memory and outlive the source. Linear search for each.
 TensorSource source_of(std::span<const NamedTensor> tensors);
 
 // A replica's part of `all` things that the replicas split between them: contiguous, as even as
@@ -107,7 +107,7 @@ class Kernels {
 
   virtual int64_t threads() const { return 1; }  // with which they compute
 
-  // Their other faces; null: what needs one cannot be done with them.
+  // Their other interfaces; null: these kernels cannot do what needs it.
   virtual ParameterGroups* parameters() { return nullptr; }
   virtual PairKernels* pairs() { return nullptr; }
 
@@ -116,8 +116,8 @@ class Kernels {
   // reduce_gradients(), with tensor numbers from kReplicaTensor on (messenger.h).
   virtual Status join_replicas(const Replicas& replicas) = 0;
 
-  // Instead of load(), where there is no state to go on from: first values that others trained are
-  // read now. Fails as they cannot be read.
+  // Instead of load(), if there is no state to resume from: reads the job's pretrained weights, if it
+  // has any. Fails if they cannot be read.
   virtual Status begin_anew() { return {}; }
 
   // Where the Plan names data, before the first iteration. Ranks that read none are told how many
@@ -125,11 +125,11 @@ class Kernels {
   virtual Result<DataFacts> data_facts() const { return DataFacts{}; }
   virtual void expect_evaluation_batches(int64_t /*batches*/) {}
 
-  // How many microbatches each pipeline computes from the iteration on that begins next, where the Plan lets a run
-  // change that. Their sum stays, and with it what a sample weighs in the gradient.
+  // How many microbatches each pipeline computes from the next iteration on, where the Plan lets a run
+  // change that. Their total stays, and with it the weight of a sample in the gradient.
   virtual void divide_batch(const std::vector<int64_t>& /*microbatches*/) {}
 
-  // Iterations count from 1; after a resume they go on where the checkpoint stopped.
+  // Iterations count from 1; after a resume they continue from the checkpoint.
   virtual Status begin_iteration(int64_t iteration) = 0;
 
   // input: from the previous stage, empty on stage 0. Returns what the next stage gets, empty on
@@ -143,8 +143,8 @@ class Kernels {
   // stage, empty on stage 0. Weight gradients accumulate until update().
   virtual Result<Payload> backward(int32_t stage, int64_t microbatch, Payload output_gradient) = 0;
 
-  // The same in two halves: the gradient for the previous stage, for which somebody waits, and
-  // later what the weights' gradients need. Both together leave what backward() leaves.
+  // The same in two halves: first the gradient that the previous stage waits for, later the gradients
+  // of the weights. Both together leave what backward() leaves.
   virtual Result<Payload> backward_input(int32_t stage, int64_t microbatch,
                                          Payload output_gradient) = 0;
   virtual Status backward_weight(int32_t stage, int64_t microbatch) = 0;
@@ -152,18 +152,19 @@ class Kernels {
   // Sums the stage's weight gradients of the iteration over all replicas, in one fixed order, so
   // that all hold the same bits. Called after its last backward, where the Plan has replicas.
   virtual Status reduce_gradients(int32_t stage) = 0;
-  // Where the Plan says that these sums begin beside passes (schedule::sums_begin): so long after the
-  // start of the pass that is called next. Who computes sums when all is computed, and does nothing here.
+  // If the Plan says that these sums begin during passes (schedule::sums_begin): how long after the
+  // start of the pass that is called next. Kernels that compute do their sums after all passes, and
+  // nothing here.
   virtual Status sums_begin(SimDuration /*after*/) { return {}; }
-  // From when to when the last sum lasted, on the clock, where that is not the time of its call: who waits
-  // instead of computing knows.
+  // From when to when the last sum lasted, on the clock, if that is not the time of its call: only kernels
+  // that wait instead of computing report it.
   struct Summed {
     SimTime start, end;
   };
   virtual std::optional<Summed> summed() const { return std::nullopt; }
 
   // What the last pass spent on communication inside it: of shards with each other, of replicas that share out
-  // parameters or gradients. Nothing: it communicates nothing, or who waits has it from the Plan.
+  // parameters or gradients. Nothing: it does not communicate, or the kernels wait and the Plan has the figure.
   virtual std::optional<plan::PassCommunication> communicated() const { return std::nullopt; }
 
   // On the ranks that Plan::other_end names, once between the last gradient of the iteration and its
@@ -176,7 +177,7 @@ class Kernels {
   // first update: the sum of squares over all gradients of this rank's stages, equal on all
   // replicas. Nothing: these kernels have no gradients.
   virtual Result<std::optional<double>> gradient_squares() { return std::nullopt; }
-  // After it: gradients count so many times in the updates of this iteration. 0: update() leaves
+  // After it: gradients are multiplied by `scale` in the updates of this iteration. 0: update() leaves
   // weights and optimizer state as they are.
   virtual void scale_gradients(double scale) { static_cast<void>(scale); }
 
@@ -188,8 +189,8 @@ class Kernels {
   // of the last stage only.
   virtual std::optional<double> loss() const = 0;
 
-  // At most so far: bytes of weights, gradients and optimizer state of this rank, every tensor
-  // counted, at the end of an iteration's gradients. What the Plan says of it is Stage::state. 0:
+  // The largest so far: bytes of weights, gradients and optimizer state of this rank, every tensor
+  // counted, once the gradients of an iteration are complete. The Plan's figure is Stage::state. 0:
   // kernels that hold none.
   virtual int64_t state_bytes() const { return 0; }
 
@@ -200,7 +201,7 @@ class Kernels {
   virtual Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) = 0;
   virtual std::optional<double> evaluation_loss() const = 0;
 
-  // Of the present iteration; nothing where kernels really compute.
+  // Of the current iteration; nothing for kernels that compute.
   virtual std::optional<Lateness> lateness() const { return std::nullopt; }
 
   // A hash of all weights and optimizer state of this rank: equal on all replicas, or something is
@@ -210,14 +211,14 @@ class Kernels {
   // Everything that resuming bit-exactly needs, where it lies: weights and optimizer state of this
   // rank's stages. The views hold as long as the kernels do; load() and update() change what they
   // show. So another thread may call this, and read, while a pass computes: a pass writes nothing
-  // of it. During load() and update() nobody may. Cost: nothing that grows with the state.
+  // of it. During load() and update() no thread may. Cost: nothing that grows with the state.
   virtual Result<std::vector<TensorView>> state() const = 0;
   // A copy of it. Cost: a second state in memory.
   Result<std::vector<NamedTensor>> save() const;
 
-  // Asks for the tensors that the stages need, each once, and takes one before it asks for the
-  // next: beside the state itself, one of them lies in memory. Fails as the source does, or naming
-  // a tensor of another shape, and leaves a state that is not to be used.
+  // Asks for the tensors that the stages need, each once, and copies one before it asks for the
+  // next: at most one is in memory in addition to the state itself. Fails as the source does, or naming
+  // a tensor of another shape, and leaves a state that must not be used.
   virtual Status load(const TensorSource& tensors) = 0;
 };
 

@@ -27,10 +27,10 @@ inline constexpr uint64_t kNormTensor = uint64_t{1} << 44;
 // What they tell each other of their data, before the first iteration.
 inline constexpr uint64_t kDataTensor = uint64_t{1} << 45;
 
-// Of the sums of gradients by groups, and what a rank's threads send itself to wake each other.
+// Of the gradient all-reduce by groups, and what a rank's threads send each other as a wake-up.
 inline constexpr uint64_t kGroupTensor = uint64_t{1} << 46;
 inline constexpr uint64_t kWakeTensor = uint64_t{1} << 47;
-// Of fillers, which answer prompts together: in no iteration, and behind all of training.
+// Of ranks that answer prompts together: in no iteration, and after all messages of training.
 inline constexpr uint64_t kPromptTensor = uint64_t{1} << 48;
 inline constexpr link::Urgency kPromptUrgency = ~link::Urgency{0};
 
@@ -47,10 +47,10 @@ inline uint64_t replica_tensor(int32_t stage) {
 // A message of the exchange of one group of parameters; `round` counts within it.
 uint64_t group_tensor(int32_t stage, int32_t group, int64_t round);
 
-// Who goes first where several messages wait for one link: the earlier iteration; within it what
-// the pipeline waits for, in the order in which it was handed over, which is the schedule's; then
-// what replicas say to each other (the sums of gradients, which only the update waits for), of
-// groups those first which the next forward pass needs first, or in the order in which they were
+// Which message goes first if several wait for one link: that of the earlier iteration; within it
+// what the pipeline waits for, in the order of hand-over, which is that of the schedule; then
+// messages between replicas (the gradient all-reduce, which only the update waits for): of groups,
+// those first which the next forward pass needs first, or in the order in which they were
 // handed over ([exchange] order); evaluation comes last. The launcher's messages go before all of
 // them. A share goes when its message would; relays state an urgency of their own (cell_relay.h).
 link::Urgency urgency_of(link::Tag tag, plan::ExchangeOrder order = plan::ExchangeOrder::kDeadline);
@@ -62,8 +62,8 @@ class Messenger {
   virtual ~Messenger() = default;
   virtual Status send(int32_t peer, link::Tag tag, link::Payload payload) = 0;
 
-  // Of several messages the first that is there: of those that are, the one that stands first in
-  // `wanted`. No deadline: it ends when one comes, or when a peer of them is lost.
+  // The first of several messages to arrive; if several are there, the one that comes first in
+  // `wanted`. No deadline: it returns when one arrives, or when a peer of them is lost.
   using Awaited = transport::Endpoint::Awaited;
   using Came = transport::Endpoint::Came;
   virtual Result<Came> receive_any(std::span<const Awaited> wanted) = 0;
@@ -74,7 +74,7 @@ class Messenger {
 };
 
 // The errors of an Endpoint are about peers, whatever their wording: all become kLostPeer, so that
-// the launcher can tell a rank's own trouble from that of its neighbours.
+// the launcher can distinguish a rank's own failure from that of its neighbours.
 class EndpointMessenger : public Messenger {
  public:
   explicit EndpointMessenger(transport::Endpoint& endpoint,
@@ -94,13 +94,13 @@ class EndpointMessenger : public Messenger {
 //
 // emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is as many TCP
 // connections over the emulator as the cluster file says, and gets no shape on top. Inside a
-// datacenter nothing changes. On loopback the rate is what so many connections would have; the
-// link has as many, up to the 16 that the transport makes.
+// datacenter nothing changes. On loopback the rate is what that many connections would have; the
+// link has that many, up to the 16 that the transport makes.
 link::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
                               bool emulated_wan = false);
 
-// When a message was to be there on a link of this shape: on a paced link so long after its first
-// byte left as the law says, elsewhere when it came.
+// When a message was due on a link of this shape: on a paced link by the law, counted from when its
+// first byte left; elsewhere when it came.
 SimTime arrival_due(const link::Received& message, const link::LinkShape& shape);
 
 }  // namespace tombolo::kernels

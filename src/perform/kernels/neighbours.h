@@ -1,4 +1,4 @@
-// Whom a rank talks to.
+// Which ranks a rank communicates with.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tombolo::kernels {
 
-// Those a rank exchanges bytes with: who holds a stage before or after one of its own in its
+// The ranks that it exchanges bytes with: those with a stage before or after one of its own in its
 // pipeline, the other replicas of its stages, and its Plan::other_end. Ascending, each once, never
 // itself.
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank);

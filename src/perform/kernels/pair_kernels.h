@@ -1,5 +1,5 @@
-// The face of Kernels for pairs: a forward of one microbatch co-executed with a backward of
-// another, so that what one communicates hides behind what the other computes.
+// The interface of Kernels for pairs: a forward of one microbatch co-executed with a backward of
+// another, so that the communication of one hides behind the computation of the other.
 //
 // Kernels without it are not asked to perform a Plan with pairs.
 #pragma once
@@ -20,8 +20,8 @@ struct PairOfPasses {
   Payload output_gradient;
 };
 
-// Called once each, on the calling thread, as soon as a side has its result and not when both have:
-// somebody waits for it. The forward's first where both are there at once.
+// Called once each, on the calling thread, as soon as a side has its result and not when both have,
+// because another stage waits for it. The forward's first if both are there at once.
 struct PairResults {
   std::function<Status(Payload output)> forward;
   std::function<Status(Payload gradient)> backward;

@@ -1,9 +1,9 @@
-// The second face of Kernels, for those that have parameters: groups of them, whose gradients leave
-// for other replicas while the backward pass still goes on.
+// The second interface of Kernels, for those that have parameters: groups of them, whose gradients are
+// sent to other replicas while the backward pass is still running.
 //
-// Which groups a stage has, the Plan says (plan/gradient_groups.h): 0 is what a forward pass needs
+// The Plan says which groups a stage has (plan/gradient_groups.h): 0 is what a forward pass needs
 // first. In the last backward pass of an iteration groups become complete in the reverse order, and
-// the watcher hears of each. From then on until its update a group's gradient belongs to the
+// the watcher is called for each. From then on until its update a group's gradient belongs to the
 // watcher; passes do not touch it, nor do they read the parameters, until the next iteration's
 // forward pass asks for them. So the watcher may sum and update on a thread of its own.
 //
@@ -28,14 +28,14 @@
 
 namespace tombolo::kernels {
 
-// Who sums and updates; called on the thread that calls the kernels, within their passes.
+// Sums and updates; called on the thread that calls the kernels, within their passes.
 class GroupWatcher {
  public:
   virtual ~GroupWatcher() = default;
   // The gradient over all microbatches of this iteration is there. Returns at once.
   virtual void complete(int32_t stage, int32_t group) = 0;
-  // Returns when the group's last update is done; fails where it will never be. Costs next to
-  // nothing where there is nothing to wait for.
+  // Returns when the group's last update is done; fails if it never will be. Costs next to
+  // nothing if there is nothing to wait for.
   virtual Status await_ready(int32_t stage, int32_t group) = 0;
 };
 
@@ -58,7 +58,7 @@ class ParameterGroups {
   virtual size_t bytes_of_number() const { return sizeof(float); }
 
   // One step of the optimizer for this group, with the gradient as it is now. Each group once an
-  // iteration; while it runs nobody may read its parameters. Any thread, one at a time.
+  // iteration; while it runs no thread may read its parameters. Any thread, one at a time.
   virtual Status update_group(int64_t iteration, int32_t stage, int32_t group) = 0;
 
   // --- where the Plan's [exchange] keeps residuals

@@ -7,8 +7,8 @@
 //
 // A chunk is summed from its own rank on around the ring: one fixed order, so all ranks end with
 // the same bits. Source: Patarasuk, Yuan, JPDC 69(2), 2009. Cost: 2 (n-1) messages per rank, of
-// 2 (n-1)/n of the data; as long as the law ring-all-reduce says (cost/collective.h) from when the
-// last rank is there.
+// 2 (n-1)/n of the data; time by the law ring-all-reduce (cost/collective.h), counted from the arrival
+// of the last rank.
 #pragma once
 
 #include <functional>
@@ -32,13 +32,13 @@ struct RingWork {
   std::function<Payload(const RingStep&)> give;  // this rank's present chunk
   // What came from the predecessor.
   std::function<Status(const RingStep&, link::Received)> take;
-  // May be empty: the next step's chunk, while the messages of this one are on their way. For
-  // chunks that do not depend on what comes.
+  // May be empty: prepares the next step's chunk while the messages of this one are on their way. For
+  // chunks that do not depend on received ones.
   std::function<void(const RingStep&)> prepare = {};
 };
 
-// Messages are tagged iteration, first + t; `first` is from kReplicaTensor on, and tells exchanges
-// of one iteration apart (replica_tensor). Fails with what the messenger or the work say.
+// Messages are tagged iteration, first + t; `first` is from kReplicaTensor on, and distinguishes the
+// exchanges of one iteration (replica_tensor). Fails as the messenger or the work do.
 Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
                      uint64_t first = kReplicaTensor, bool sums_only = false);
 
@@ -47,8 +47,9 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
 Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values,
                 uint64_t first = kReplicaTensor);
 
-// The first half of it: of chunks of any lengths, chunk i + 1 (mod n) is the whole sum on rank i, and the others
-// are of no use afterwards. All ranks call it with as many chunks as there are ranks, of the same lengths.
+// The first half of it (reduce-scatter): chunks may have any lengths; chunk i + 1 (mod n) becomes the whole sum
+// on rank i, the others are undefined afterwards. All ranks call it with as many chunks as there are ranks, of
+// the same lengths.
 Status ring_scatter(const Replicas& ring, uint64_t iteration,
                     std::span<const std::span<float>> chunks, uint64_t first = kReplicaTensor);
 

@@ -8,10 +8,10 @@
 
 namespace tombolo::kernels {
 
-// Replicas of a stage hold a part of its state each, and write it: of the optimizer's (ZeRO-1), or of
-// what sparse updates have left back (exchange/sparse_updates.h; what all hold the first one writes).
-// With local steps those of one datacenter hold parameters of their own. Of experts that several share out each
-// holds its part. Else all hold the same, and the first one writes.
+// Each replica of a stage holds and writes a part of its state: of the optimizer's (ZeRO-1), or of the
+// residuals of sparse updates (exchange/sparse_updates.h; the first replica writes what all hold).
+// With local steps the replicas of each datacenter hold parameters of their own. If replicas share out
+// experts, each holds its part. Else all hold the same, and the first one writes.
 bool shards_optimizer(const plan::Plan& plan);
 bool holds_residuals(const plan::Plan& plan);
 bool steps_locally(const plan::Plan& plan);

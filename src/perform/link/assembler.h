@@ -1,15 +1,15 @@
-// The Assembler puts segments together to messages again, whichever connection they come over and
+// The Assembler puts segments together into messages again, whichever connection they come over and
 // in whichever order.
 //
 // A message is known by its number. Segments that continue what is there are appended to the
-// message: the one copy in user space. Those that come too early wait beside it, at the price of a
+// message: the one copy in user space. Those that come too early wait separately, at the price of a
 // second copy. So memory follows from the bytes that came, never from what headers promise; the
 // address ranges that are set aside for open messages are together no longer than one message may
 // be.
 //
-// A link that outlives its connections sends again what nobody confirmed (`repeats`). Then bytes
-// that are here already are dropped, whether their message has left or is still open, if they are
-// the same; what only half fits, or says otherwise, is refused as ever.
+// A link that outlives its connections sends again what was not confirmed (`repeats`). Then bytes
+// that are here already are dropped, whether their message was handed on or is still open, if they
+// are the same; what overlaps only in part, or differs, is refused as without `repeats`.
 //
 // Messages of equal tags leave in the order of their numbers: each names the one before it
 // (`after`), and waits for it.
@@ -50,14 +50,14 @@ class Assembler {
   explicit Assembler(Options options) : options_(options) {}
   void allow_repeats() { options_.repeats = true; }
 
-  // Takes a data frame that came at `now`; the messages that are complete with it, usually none or one. Fails on bytes
-  // that came before, a change of tag or total within a message, a stranger's rank, another epoch,
-  // beyond the limits, and where there is no memory.
+  // Takes a data frame that came at `now`; returns the messages that it completes, usually none or one. Fails on bytes
+  // that came before, a change of tag or total within a message, a rank other than Options::sender,
+  // another epoch, beyond the limits, and where there is no memory.
   Result<std::vector<Message>> add(const Frame& frame, SimTime now = {});
 
   uint64_t complete() const { return released_.without_gap(); }  // all up to this number came out
   uint64_t open_bytes() const { return open_bytes_; }
-  // That came, ever, repeats not counted, kMessageCost for each message with it.
+  // All bytes that ever came, without repeats, plus kMessageCost for each message.
   uint64_t came_bytes() const { return came_; }
   uint64_t reserved() const { return reserved_; }
 

@@ -11,10 +11,10 @@
 //
 // The checksum is XXH3-64 of the payload, seeded with XXH3-64 of the first 88 bytes: it finds every
 // accident, but is no signature. The first 8 bytes stay where they are in all versions to come, so
-// that two versions can name each other. Nobody believes a length before it was checked.
+// that two versions can name each other. A length is not used before it was checked.
 //
 // Version 2 numbers messages, because those of a link come over several connections. Version 3 lets
-// a link outlive its connections: hellos that go on with a link, receipts that count segments,
+// a link outlive its connections: hellos that resume a link, receipts that count segments,
 // pings. Version 4 gives credit: a hello and receipts say how much may be sent (link.h).
 #pragma once
 
@@ -42,7 +42,7 @@ enum class FrameKind : uint8_t {
   kData = 2,     // a segment of a message
   kGoodbye = 3,  // all is sent; what follows is the end of the connection
   kFailure = 4,  // I give up; payload: why, as text
-  kReceipt = 5,  // all messages up to a number are here, and so many segments of this connection
+  kReceipt = 5,  // all messages up to a number are here; how many segments this connection brought
   kPing = 6,     // I am here, and have nothing to say
 };
 
@@ -94,11 +94,11 @@ class FrameDecoder {
  public:
   explicit FrameDecoder(uint32_t payload_max = kFramePayloadMax);
 
-  // A stranger gets a small buffer first, and the full one when we know each other.
+  // Before its handshake a connection gets a small buffer, afterwards the full one.
   void raise_payload_max(uint32_t payload_max);
 
   std::span<std::byte> space();  // where the next bytes go; never empty after next() was drained
-  void commit(size_t bytes);     // so many came
+  void commit(size_t bytes);     // that many were written to space()
   Result<std::optional<Frame>> next();  // nothing: needs more bytes
 
   // space, commit and next in a loop, for bytes that already lie somewhere.

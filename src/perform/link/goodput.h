@@ -1,4 +1,4 @@
-// What a connection carries, and how much of it may be decided in advance.
+// How much a connection carries, and how much of that may be committed in advance.
 //
 // Bytes that the kernel has taken cannot be overtaken any more. So each connection of a slow link
 // takes no more unsent bytes than it sends in its part of 15 ms: half of it as the mark below which
@@ -24,7 +24,7 @@ namespace tombolo::link {
 
 class GoodputMeter {
  public:
-  // At `now` so many bytes were acknowledged, in all. To be called again and again while there is
+  // `acknowledged`: bytes acknowledged in all, at `now`. To be called repeatedly while there is
   // something to send; calls less than 20 ms after the last sample change nothing.
   void sample(SimTime now, uint64_t acknowledged);
   // There is nothing to send: the time until the next bytes are acknowledged says nothing about the

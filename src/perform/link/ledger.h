@@ -35,7 +35,7 @@ class Ledger {
 
   // Out.
   void give(const Outgoing& segment);
-  // So many came, in all. Fails on more than were given, and on fewer than came before.
+  // The peer has `segments` in all. Fails on more than were given, and on fewer than before.
   Status receipt(uint64_t segments);
   std::deque<Outgoing> take_back() { return std::exchange(kept_, {}); }
   bool keeps() const { return !kept_.empty(); }

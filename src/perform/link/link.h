@@ -1,8 +1,8 @@
 // A link: two ranks, 1 to 16 connections, one stream of messages in each direction.
 //
-// This is one end of it, as a state machine: it is told of hellos, frames and time, and asked what
-// a connection should carry next. It knows neither sockets nor threads; endpoint.h has those, and
-// ocean_test.cc sails it over connections that delay, stall and break.
+// This is one end of it, as a state machine: it receives hellos, frames and instants, and is asked
+// what a connection should carry next. It knows neither sockets nor threads; endpoint.h has those,
+// and link_ocean_test.cc runs it over simulated connections that delay, stall and break.
 //
 //   join ... join   every connection shakes hands; then the link is up
 //   push, pull      messages out: whichever connection can take bytes pulls the next segment
@@ -21,11 +21,11 @@
 // and goodbyes wait until everything is confirmed, so that after the first of them there is nothing
 // left to lose. The link is finished when the connections that are there have brought theirs.
 //
-// Credit: each side says how many bytes may come before it takes one (its window), and receipts
-// say how far that has moved. So an end that takes nothing stops the other one, and what lies here
-// is bounded. Messages are taken by their tags, and the one that is awaited may stand behind a
-// window's worth of others; so while somebody waits for what is not here, the window moves with
-// what came. Then one window and one message of the largest size is the limit; beyond it the link
+// Credit: each side says how many bytes may come before it takes one (its window), and receipts say
+// how far that has moved. So an end that takes nothing stops the other one, and what lies here is
+// bounded. Messages are taken by their tags, and the awaited one may come behind a window's worth
+// of other messages; so while a caller waits for a message that is not here, the window moves with
+// what came. The limit is then one window and one message of the largest size; beyond it the link
 // is lost.
 #pragma once
 

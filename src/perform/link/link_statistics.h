@@ -26,13 +26,13 @@ struct ConnectionStatistics {
 struct LinkStatistics {
   int32_t peer = 0;
   bool up = true;       // false: it ended, and what follows is empty
-  std::string through;  // "coordinator": both ranks called it (splice.h); empty: nobody
+  std::string through;  // "coordinator": both ranks called it (splice.h); empty: a direct link
   bool tuned = false;
   bool exploring = false;
   // Since something came from the peer, over any connection.
   Seconds silence;
-  uint64_t losses = 0;             // of connections; the link went on without them
-  uint64_t unconfirmed_bytes = 0;  // given to connections, and nobody confirmed them yet
+  uint64_t losses = 0;             // of connections; the link survived them
+  uint64_t unconfirmed_bytes = 0;  // given to connections, and not confirmed yet
   std::string reason;              // why these connections, in words
   std::vector<ConnectionStatistics> connections;
   std::vector<std::pair<Urgency, uint64_t>> queued_bytes;  // not yet taken by the kernel

@@ -52,7 +52,7 @@ class Voyage {
  public:
   Voyage(const Path& path, uint64_t seed) : path(path), random_(seed) {}
 
-  // Bytes that came in so many seconds.
+  // Bytes that came within `span` seconds.
   double sail(double span) {
     constexpr double kStep = 0.02;
     double came = 0;

@@ -41,20 +41,20 @@ class Outbox {
   void push(Tag tag, Payload payload, Urgency urgency, SimTime now);
   // When the next segment may go, or nothing if none waits.
   std::optional<SimTime> next_departure(SimTime now) const;
-  // The next segment; next_departure(now) <= now. `tail`: whoever asks is slow, and leaves the last
-  // so many bytes of a message to others where it finds less urgent work.
+  // The next segment; next_departure(now) <= now. `tail`: the connection that asks is slow, and
+  // leaves the last `tail` bytes of a message to others where it finds less urgent work.
   Outgoing take(SimTime now, uint64_t tail = 0);
   // The peer has all messages up to this one: nothing of them goes again. Fails if it claims more
   // than was sent.
   Status receipt(uint64_t message);
   bool all_there() const { return confirmed_ == messages_; }
-  // So much may be taken in all, kMessageCost for each message with it; what goes again counts
-  // once. Without a limit until the first of these; then less than before says nothing.
+  // `credit` bytes may be taken in all, kMessageCost for each message included; what is sent again
+  // counts once. Without a limit until the first of these calls; allow() ignores less than before.
   void set_credit(uint64_t credit) { credit_ = credit; }
   void allow(uint64_t credit) { credit_ = std::max(credit_, credit); }
   // Nothing may be taken before the peer allows more.
   bool held_back() const { return again_.empty() && !queue_.empty() && room() <= kMessageCost; }
-  // Nobody knows whether this segment arrived: it is to go again.
+  // It is unknown whether this segment arrived, so it is sent again.
   void put_back(Outgoing segment, SimTime now);
   void clear();
 

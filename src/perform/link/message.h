@@ -25,8 +25,8 @@ std::string text(const Tag& tag);  // "iteration 3 tensor 7"
 // Which message goes first: the one with the lowest number; of equal ones the oldest.
 using Urgency = uint64_t;
 
-// What a message counts beside its bytes where credit is counted (link.h): an empty one is not for
-// nothing.
+// What a message counts in addition to its bytes where credit is counted (link.h), in bytes: so
+// that empty messages are bounded too.
 constexpr uint64_t kMessageCost = 256;
 
 struct Message {

@@ -1,4 +1,4 @@
-// A small simulated ocean: the code that runs over sockets, over a link that exists only in
+// A small simulated network: the code that runs over sockets, over a link that exists only in
 // numbers.
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // The law: a message of B bytes, handed over at t to an idle link, is there at t + B / rate +
 // delay; messages handed over earlier go first. Simulator and shim obey the same law, so a
-// prediction over a paced link is held against something real (docs/laws/wan_pacing.md).
+// prediction over a paced link can be compared with a measurement (docs/laws/wan_pacing.md).
 //
 // How: a Pacer serialises chunks as a link of exactly that rate would. Each chunk gets the ideal
 // instants at which its first byte enters and its last byte leaves the link. The sender writes a
@@ -21,7 +21,7 @@
 
 namespace tombolo::link {
 
-// What a link is to feel like, in the direction of sending and receiving alike.
+// How a link is to behave, in the direction of sending and receiving alike.
 struct LinkShape {
   std::optional<BytesPerSecond> rate;  // none: as fast as the host goes
   SimDuration delay;                   // one way, added to every message

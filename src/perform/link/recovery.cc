@@ -50,7 +50,7 @@ void Recovery::lost(uint32_t connection, Loss loss, const std::string& why, SimT
 void Recovery::failed_call(uint32_t connection, const std::string& why, SimTime now) {
   const auto at = lost_.find(connection);
   if (at == lost_.end()) return;
-  // A call that nobody answered has waited long enough.
+  // The pause counts from when the call began: one that timed out has waited long enough.
   at->second.call_at = std::max(now, at->second.call_at + pause(++at->second.calls));
   why_call_ = why;
 }

@@ -5,9 +5,10 @@
 // connections of many ranks do not call together. One that comes back and is lost within 2 s continues
 // with the pause where it was. As long as one connection lives, the others are called for ever.
 //
-// The link is over when there was none for the grace, of which there are two. Who ended a connection
-// was there a moment ago, and calls again at once if it still lives; so a process that ended is known
-// after the short one. Silence says nothing: the path may be cut, and the long one counts.
+// The link is over when it had no connection for the grace, of which there are two. A peer that
+// ended its connection was alive a moment ago, and calls again at once if it still lives: so the
+// short grace suffices to know that its process has ended. Silence proves nothing, because the path
+// may be cut: the long grace counts.
 //
 // Pure; instants are passed in, and the spread follows from a seed.
 #pragma once

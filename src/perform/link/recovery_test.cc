@@ -67,7 +67,7 @@ TEST(Recovery, AnEndIsBelievedSoonerThanSilence) {
   EXPECT_EQ(recovery.over_at(), at(80)) << "its path may be cut";
 }
 
-// A process that slept answers calls of which nobody waits for the answer any more: each of these
+// A process that slept answers calls whose callers wait for no answer any more: each of these
 // connections ends at once, and says nothing about the process that called.
 TEST(Recovery, AnAnswerThatCameTooLateIsStillSilence) {
   Recovery recovery({.silent = kSecond * 60, .ended = kSecond * 2}, 1, 1);

@@ -12,11 +12,11 @@
 // it was predicted to be.
 //
 // A Relay is one rank's part, as a state machine: it says which shares it could use next, is given
-// one, and says where that goes. It knows neither links nor threads (stage/cell_relay.h has
-// those; relay_test.cc sails it over an ocean). It keeps no share: what comes before its turn waits
-// in the link's Inbox. With c members and at most n transfers under way per owner and direction, a
-// rank's inboxes hold up to n messages' bytes for it to carry, as much as it would queue by itself
-// if nothing were shared.
+// one, and says where that goes. It knows neither links nor threads (stage/cell_relay.h has those;
+// relay_test.cc runs it over a simulated network). It keeps no share: what comes before its turn
+// waits in the link's Inbox. With c members and at most n transfers under way per owner and
+// direction, a rank's inboxes hold up to n messages' bytes for it to carry, as much as it would
+// queue without sharing.
 //
 // Shares bear no header, for they are small where bytes are scaled down: the tag says whose and
 // which, the rank it came from which part, and the law of cut() how long each must be. A gathered
@@ -67,7 +67,7 @@ class Relay {
   // Begins with the first turns of iteration `first`, ends after `last`.
   Relay(std::vector<Passage> passages, uint64_t first, uint64_t last);
 
-  // The next share of every passage that goes on. Nothing: this relay has done its work.
+  // The next share of every passage that is not done. Empty: this relay has done its work.
   struct Wanted {
     size_t passage = 0;
     int32_t from = 0;

@@ -124,12 +124,12 @@ TEST(Gather, RefusesWhatNoMessageWasCutInto) {
             "share 0 of 2 has 3 bytes, and a message of 5 would give it 2");
 }
 
-// --- An ocean -----------------------------------------------------------------------------------
+// --- A simulated network ------------------------------------------------------------------------
 
 // Two cells of c ranks face each other: rank i < c is member i of the near one, rank c + i of the
 // far one. Activations go over, gradients come back. Shares travel with delays of their own, so
-// that they overtake each other, within a link too (several connections); some come twice; in a
-// storm a rank falls silent, and the others notice after a while or never (half-open).
+// that they overtake each other, within a link too (several connections); some come twice; with
+// failures (`storm`) a rank falls silent, and the others notice after a while or never (half-open).
 class RelayOcean {
  public:
   explicit RelayOcean(uint64_t seed) : random_(Random(seed).stream("relay ocean")) {
@@ -306,7 +306,7 @@ class RelayOcean {
     for (int32_t rank = 0; rank < ranks(); ++rank) work(rank);
   }
 
-  // Whole messages only; all of them, unless somebody fell silent. Then whoever waits for that rank
+  // Whole messages only; all of them, unless a rank fell silent. Then each that waits for that rank
   // names it.
   void check(int32_t rank) {
     const End& end = ends_[static_cast<size_t>(rank)];

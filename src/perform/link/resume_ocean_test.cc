@@ -1,8 +1,8 @@
-// A stormy ocean for links that outlive their connections: connections are cut, each end notices
-// when it does, calls fail or their answers are lost, bits change on the way, and all connections may
-// be gone at once. The
-// receiver waits for one message at a time, in any order, naps in between, and may have room for
-// less than one. Whatever happens every message comes once, whole and in its order.
+// Links that outlive their connections, over a simulated network with failures: connections are
+// cut, each end notices when it does, calls fail or their answers are lost, bits change on the way,
+// and all connections may be gone at once. The receiver waits for one message at a time, in any
+// order, naps in between, and may have room for less than one. Whatever happens every message comes
+// once, whole and in its order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,13 +24,13 @@ constexpr uint32_t kSegmentMax = 8'500;
 // the last receipt stood: 22 messages needed 88 connections.
 constexpr SimTime kBitsChangeUntil{5'000'000'000};
 
-// Mistakes that a driver could make; the ocean must notice each of them.
+// Mistakes that a driver could make; the simulation must notice each of them.
 enum class Mistake {
   kNone,
   kForgetsWhatWasKept,  // of a lost connection
   kTrustsTheKernel,     // what was written counts as received
   kMixesLives,          // what came late from a lost connection counts for its successor
-  kKeepsItsCredit,      // does not say that somebody waits
+  kKeepsItsCredit,      // does not say that a receiver waits
   kBelievesDamage,      // a bit that changed is as if the other side had sent it
 };
 

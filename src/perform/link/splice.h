@@ -1,21 +1,22 @@
-// A splice: two ranks that can only call out both call the coordinator, which joins the two calls
-// byte for byte. This is its protocol without sockets; splice_door.h performs it.
+// A splice: two ranks that can only make outgoing connections both call the coordinator, which
+// joins the two calls byte for byte. This is its protocol without sockets; splice_listener.h performs
+// it.
 //
 // A call begins with 56 bytes, numbers with the low byte first:
 //
 //    0  8  "TMBSPLCE"
 //    8  4  version, 1
-//   12  4  who calls
-//   16  4  whom it wants
+//   12  4  the rank that calls
+//   16  4  the rank that it wants
 //   20  4  which connection of their link, from 0
 //   24 32  HMAC-SHA256 of the bytes before, under the job's token
 //
-// When both are there each hears one byte, kJoined, and from then on what the other says: the hello
-// of handshake.h, inside TLS where there are credentials, which are checked from end to end. The
+// When both are there each receives one byte, kJoined, and then what the other sends: the hello of
+// handshake.h, inside TLS where there are credentials, which are checked from end to end. The
 // coordinator sees ciphertext then, and has no part in who is believed. The token itself stays out
-// of the preface, because nothing around it is encrypted. Whoever sits on the way can repeat a
-// preface, and take the place of a call that waits; he could have cut it as well, and without the
-// certificate (or, in plain TCP, the token) he gets no further.
+// of the preface, because nothing around it is encrypted. An attacker on the path can repeat a
+// preface and take the place of a waiting call. That gains nothing: it could have cut the call as
+// well, and without the certificate (or, in plain TCP, the token) it gets no further.
 //
 // A rank that calls again for the same connection takes the place of its earlier call.
 #pragma once
@@ -45,8 +46,8 @@ struct SpliceCall {
 
 using Preface = std::array<std::byte, kPrefaceBytes>;
 Preface encode_preface(const Token& token, const SpliceCall& call);
-// Or why this is no call of a job of so many ranks. Says nothing about the job to somebody without
-// its token.
+// The call, or why it is none of a job of `ranks` ranks. The reason says nothing about the job to a
+// caller without its token.
 Result<SpliceCall> decode_preface(const Token& token, int32_t ranks, const Preface& bytes);
 
 // Which calls wait for which. Holds at most one call per rank, peer and connection.
@@ -58,7 +59,7 @@ class Pairing {
     std::optional<Id> replaced;  // an earlier call of the same rank: to be dropped
   };
   Answer add(Id id, const SpliceCall& call);
-  // It hung up. One that does not wait is none of ours.
+  // The call hung up. Nothing happens where it was not waiting.
   void remove(Id id);
   size_t waiting() const { return waiting_.size(); }
 

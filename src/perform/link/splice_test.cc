@@ -90,7 +90,7 @@ TEST(Pairing, TheNewerCallOfARankCounts) {
 }
 
 // Both sides of every connection of 6 links call in any order, and hang up in between: in the end
-// everybody is joined to the one it wanted, once, and nobody waits.
+// each is joined to the one it wanted, once, and none waits.
 TEST(Pairing, EverybodyMeetsInAnyOrder) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);

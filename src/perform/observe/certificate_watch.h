@@ -11,7 +11,7 @@ namespace tombolo::observe {
 
 class CertificateWatch {
  public:
-  // What to say now of this host's certificate; mostly nothing.
+  // The warning to log now about this host's certificate; usually empty.
   std::string add(const trust::CertificateFacts& certificate, trust::WallTime now);
 
  private:

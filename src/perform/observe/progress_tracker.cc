@@ -31,14 +31,14 @@ std::string place_of(const plan::Plan& plan, int32_t rank) {
                      plan.ranks[rank].replica);
 }
 
-// Of a rank's pipeline, where 1 is that of the one with most; 1 of each where all have as many.
+// The microbatches of a rank's pipeline, as a share of those of the pipeline with most.
 double share_of_batch(const plan::Plan& plan, int32_t rank) {
   return static_cast<double>(plan.microbatches_of(plan.ranks[rank].replica)) /
          static_cast<double>(plan.microbatches());
 }
 
-// What the replicas recorded under `part`, weighted by what they recorded under `weight`, and else by their
-// samples, as one record per iteration.
+// Adds one record per iteration: the mean of what the replicas recorded under `part`, weighted by what they
+// recorded under `weight`, else by their samples.
 void add_means(const plan::Plan& plan, const std::string& part, const std::string& weight,
                const std::string& name, trace::Trace& trace) {
   struct Found {
@@ -189,7 +189,7 @@ Status ProgressTracker::check_batch(int64_t iteration, const Open& open) const {
   return {};
 }
 
-// Ranks report at their own pace; the loss shown is of those that did.
+// Ranks report at different times; the loss shown is the mean of those that have reported.
 void ProgressTracker::add_evaluation(int32_t rank, const stage::Evaluation& evaluation) {
   check_rank(rank);
   if (evaluation.step < evaluated_step_) return;
@@ -211,7 +211,7 @@ SimDuration ProgressTracker::duration_of(const Open& open) const {
 Seconds ProgressTracker::median() const {
   if (durations_.empty()) return 0_s;
   const auto first = durations_.begin() + trace::warmup_of(durations_.size(), false);
-  // Where iterations take turns the mean over whole ones.
+  // If lengths of iterations repeat in a cycle, the mean over whole cycles.
   const int64_t cycle = schedule::cycle_of(plan_);
   if (cycle > 1 && durations_.end() - first >= cycle) {
     const auto count = static_cast<std::ptrdiff_t>(

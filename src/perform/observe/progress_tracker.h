@@ -1,12 +1,11 @@
-// What the launcher knows of a run: which iterations all ranks have done, how long they took, what
-// the losses were, whether replicas still agree, and what stands in the summary at the end.
+// What the launcher knows of a run: which iterations all ranks have done, how long they took, what the losses were,
+// whether replicas still agree, and what the summary at the end contains.
 //
-// Where a pipeline has replicas, each reports the loss of its own microbatches; the loss of the
-// iteration is the mean over all samples, summed in the order of replicas, so that it is the same
-// number whatever arrives first.
+// If a pipeline has replicas, each reports the loss of its own microbatches; the loss of the iteration is the mean over
+// all samples, summed in the order of replicas, so that it does not depend on the order of arrival.
 //
-// Where gradients are exchanged while the next iteration begins, iterations overlap. One then takes
-// as long as from the end of the one before to its own: over many that is the period from start to
+// If gradients are exchanged while the next iteration begins, iterations overlap. The duration of an iteration is then
+// measured from the end of the previous one to its own end: over many iterations that is the period from start to
 // start.
 #pragma once
 
@@ -26,7 +25,7 @@
 
 namespace tombolo::observe {
 
-// For the progress line; one per iteration, once every rank is through with it.
+// For the progress line; one per iteration, once every rank has finished it.
 struct Progress {
   int64_t step = 0;
   int64_t steps = 0;
@@ -38,12 +37,12 @@ struct Progress {
   std::optional<double> tokens_per_s;   // not of a Plan without a model
   Seconds iteration;
   Seconds remaining;  // at the median pace so far
-  // Of the iteration, how much a rank waited for other datacenters: the mean over all ranks. Waits
-  // of messages include what their sender still computed.
+  // Share of the iteration that a rank waited for other datacenters: the mean over all ranks. Waits for messages
+  // include the time in which their sender still computed.
   double wan_wait_share = 0;
 };
 
-// What `tombolo train` answers with.
+// The result of `tombolo train`.
 struct RunSummary {
   int64_t steps = 0;                 // done, those before a resume included
   std::optional<double> first_loss;  // of this run's first iteration
@@ -66,12 +65,12 @@ class ProgressTracker {
  public:
   ProgressTracker(const plan::Plan& plan, int64_t first_iteration);
 
-  // One rank's report; Progress when it was the last rank's. One that comes twice counts once. Fails,
-  // naming two ranks, where replicas of a stage hold different weights; where a stage computed another
-  // number of microbatches than the batch has; and beyond the last step.
+  // Adds one rank's report; returns Progress when it was the last rank's. A repeated report counts once. Fails, naming
+  // two ranks, if replicas of a stage hold different weights; if a stage computed another number of microbatches than
+  // the batch has; and beyond the last step.
   Result<std::optional<Progress>> add(int32_t rank, const stage::IterationReport& report);
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
-  // Of iterations that some ranks have not reported, and will not: those whose loss is known.
+  // Progress of the iterations that some ranks have not reported, and will not, as far as their loss is known.
   std::vector<Progress> without_the_rest();
 
   int64_t steps_done() const { return steps_done_; }
@@ -113,17 +112,16 @@ class ProgressTracker {
   std::map<int32_t, stage::Evaluation> evaluations_;  // of that step, by rank
 };
 
-// Puts the ranks' parts together: header, order, tokens_per_s for every iteration, and where there
-// are replicas the "loss" and "evaluation_loss" that are the mean of theirs. Emulated as soon as
-// one rank is.
+// Merges the ranks' parts: adds the header, orders them, and adds tokens_per_s for every iteration and, if there are
+// replicas, "loss" and "evaluation_loss" as the mean of theirs. The result counts as emulated if any rank is.
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version);
 
-// Of a run whose steps are all done, from its merged Trace: for a launcher that did not hear the reports itself.
-// Without first_loss, trace, checkpoint and machine.
+// The summary of a run whose steps are all done, from its merged Trace: for a launcher that did not receive the reports
+// itself. Without first_loss, trace, checkpoint and machine.
 RunSummary summary_of_done(const plan::Plan& plan, const trace::Trace& trace);
 
-// Of what the ranks of this Plan do: emulated as soon as one of them is.
+// The provenance of what the ranks of this Plan do: emulated if any of them is.
 trace::Provenance provenance_of(const plan::Plan& plan);
 
 // None without a model.

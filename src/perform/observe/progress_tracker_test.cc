@@ -19,7 +19,7 @@ stage::IterationReport report(int64_t iteration, int64_t start_ms, int64_t end_m
   return {iteration, {start_ms * kMs}, {end_ms * kMs}, loss};
 }
 
-// With a model of so many tokens a sample: whatever else it is, nothing here asks.
+// With a model of that many tokens a sample; its other fields are not used here.
 plan::Plan with_tokens(plan::Plan plan, int64_t tokens) {
   plan.model.layers = std::ssize(plan.stages);
   plan.model.sequence = tokens;

@@ -1,15 +1,15 @@
-// Progress: ranks that compute for ever, or no more, while their heartbeats go on.
+// Detects ranks that hang in a computation while their heartbeats continue.
 //
-// A lease ends when a rank's process is silent. Of a computation that hangs (a thread that was
-// stopped, an allocator that tries again for ever, a device that does not answer) no lease knows
-// anything: other threads send the heartbeats. So each rank reports every second what it has done,
-// and whether it waits (kernels/activity.h). One that has done nothing for kIterationsMax of the
-// run's usual iterations, and at least kHangMin, and waits for nobody all the while, has hung.
-// Those that wait for it make no progress either, and are not named.
+// A lease ends when a rank's process is silent. It does not detect a computation that hangs (a
+// thread that was stopped, an allocator that retries for ever, a device that does not answer),
+// because other threads send the heartbeats. So each rank reports every second what it has done,
+// and whether it waits (kernels/activity.h). A rank has hung if it has done nothing for
+// kIterationsMax of the run's usual iterations, and at least kHangMin, without waiting for another
+// rank in all that time. Ranks that wait for it make no progress either, and are not named.
 //
-// No iteration is usual before all ranks have done one: the first loads libraries and compiles.
-// What passes while reports do not come, because a host sleeps or a path is cut, does not count: a
-// lease sees to that.
+// There is no usual iteration before all ranks have done one: the first loads libraries and
+// compiles. Time in which no reports arrive, because a host sleeps or a path is cut, does not
+// count: leases cover that.
 #pragma once
 
 #include <map>
@@ -37,7 +37,8 @@ class ProgressWatch {
  public:
   explicit ProgressWatch(const plan::Plan& plan) : plan_(plan) {}
 
-  // What `rank` reports now. A line for people when it has hung, and when it goes on again.
+  // Adds what `rank` reports now. Returns a line for people when it has hung, and when it
+  // continues.
   std::optional<std::string> add(int32_t rank, const kernels::Activity::Report& report, SimTime now,
                                  std::optional<Seconds> usual);
   std::optional<Hang> hang(int32_t rank) const;
@@ -45,7 +46,7 @@ class ProgressWatch {
  private:
   struct Seen {
     int64_t done = 0;
-    SimTime since, last;  // of reports that say so without a gap
+    SimTime since, last;  // first and last report with this `done`, without a gap
     std::optional<Hang> hang;
   };
 

@@ -72,7 +72,7 @@ TEST_F(ProgressWatchTest, AFirstIterationTakesAsLongAsItLikes) {
   EXPECT_THAT(report(5, false, 930'000, 930'000), ElementsAre(kNamed));
 }
 
-// The host slept, or its path was cut: of that time nobody knows what the rank did.
+// The host slept, or its path was cut: what the rank did in that time is not known.
 TEST_F(ProgressWatchTest, SilenceIsNoHang) {
   EXPECT_THAT(report(5, false, 0, 20'000), IsEmpty());
   EXPECT_THAT(report(5, false, 60'000, 89'000), IsEmpty());

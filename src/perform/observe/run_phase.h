@@ -1,12 +1,12 @@
 // What a launcher is doing in one epoch of a run.
 //
 //   gathering     until every rank has said hello
-//   taking stock  until every host has said which state it has
+//   taking stock  until every host has reported which state it has
 //   preparing     every rank knows the Plan and where to begin; until all kernels are loaded and all
 //                 links are up
 //   performing    until all steps are done, the last checkpoint exists on every host, and the Trace
 //                 is complete
-//   ending        every rank knows that all is done, and ends; a rank that is lost now is no loss
+//   ending        every rank was told that all is done, and exits; a rank that dies now is no loss
 //
 // Phases follow one another in this order, and none is left out. An epoch can be halted in each of
 // them; the next one begins with the first.

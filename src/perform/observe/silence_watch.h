@@ -1,7 +1,8 @@
-// Silence: links on which a rank has heard nothing for long, while its launcher hears both ends.
+// Names links that are silent for long, while the launcher hears from both ends.
 //
-// A path between two workers may be cut although both reach the launcher: then no lease ends and
-// nobody is lost, and the run waits. What each rank reports of its links every second names it.
+// A path between two workers may be cut although both reach the launcher: then no lease expires, no
+// rank is lost, and the run waits. The ranks' reports of their links, every second, show which link
+// it is.
 #pragma once
 
 #include <map>
@@ -17,12 +18,13 @@
 
 namespace tombolo::observe {
 
-// Longer than any pause of a link whose ends beat, shorter than a person's patience.
+// Longer than any pause of a link whose ends send heartbeats, shorter than a person's patience.
 inline constexpr SimDuration kSilentMax{5'000'000'000};
 
-// A cut that takes a whole datacenter off silences link and launcher together, but for what was on
-// its way; and when it is over, what was reported meanwhile comes all at once. So only who was
-// heard all along, and for so long after its link fell silent, is said to reach the launcher.
+// A cut that isolates a whole datacenter silences its links and its connections to the launcher
+// together, except for messages in transit; and when it ends, all reports of that time arrive at
+// once. So a rank is said to reach the launcher only if its reports arrived without a gap until
+// this long after its link fell silent.
 inline constexpr SimDuration kHeardAfter{2'000'000'000};
 inline constexpr SimDuration kAllAlong{4'000'000'000};  // between two reports at most
 
@@ -30,8 +32,8 @@ class SilenceWatch {
  public:
   explicit SilenceWatch(const plan::Plan& plan) : plan_(plan) {}
 
-  // What `rank` reports now. Lines for people, one per link that has become silent; a link is named
-  // again only after it was heard in between.
+  // Adds what `rank` reports now. Returns lines for people, one per link that has become silent; a
+  // link is named again only after something was received on it in between.
   std::vector<std::string> add(int32_t rank, const std::vector<LinkReport>& links, SimTime now);
 
  private:

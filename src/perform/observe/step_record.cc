@@ -23,7 +23,7 @@ void describe(Archive& a, Line& line) {
 
 }  // namespace
 
-// A line that cannot be read is no reason not to go on: its step has no loss then.
+// A line that cannot be read does not stop the run: its step then has no loss.
 Result<StepRecord> StepRecord::open(const std::string& path, bool goes_on) {
   StepRecord out;
   out.path_ = path;

@@ -1,12 +1,12 @@
-// The steps that all ranks have done, and their losses, in a file beside the journal: a line for each,
-// written when the last rank has reported it.
+// The steps that all ranks have done, and their losses, in a file next to the journal: a line for
+// each, written when the last rank has reported it.
 //
 //   {"step":3,"loss":5.4231}
 //
-// For the next launcher of a run whose launcher was killed: the Trace of a run has the losses of every
-// step, and ranks are told up to which step they need not report again. A step that is done again,
-// from a checkpoint before it, stands there twice; the later line counts. Lines survive the process,
-// and not a power cut: what they cost is a write into memory for each step.
+// For the next launcher of a run whose launcher was killed: it needs the losses of every step for the
+// Trace, and tells ranks up to which step they need not report again. A step that is repeated from a
+// checkpoint before it has two lines; the later one counts. Lines survive the process but not a power
+// cut, so each costs one write into memory.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class StepRecord {
  public:
   // In memory alone.
   StepRecord() = default;
-  // `goes_on`: with what a launcher before wrote there, but for a line that it did not finish;
-  // otherwise that is gone.
+  // `goes_on`: keeps what a previous launcher wrote there, except for a line that it did not finish;
+  // otherwise removes that.
   static Result<StepRecord> open(const std::string& path, bool goes_on);
 
-  // Fails where it cannot be written; it counts all the same.
+  // Fails if it cannot be written; the step is added in memory all the same.
   Status add(int64_t step, std::optional<double> loss);
-  // The run is over: no launcher continues it.
+  // The run has ended: no launcher continues it.
   void remove();
 
   int64_t last() const { return last_; }  // the step that was added last; 0: none

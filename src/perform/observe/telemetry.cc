@@ -19,7 +19,7 @@ using link::LinkStatistics;
 using Label = prometheus::ClientMetric::Label;
 using Labels = std::vector<Label>;
 
-// What Prometheus is told: families of series. A family without a series is left out.
+// What Prometheus scrapes: families of series. A family without a series is left out.
 class Families {
  public:
   prometheus::MetricFamily& open(const char* name, const char* help,
@@ -204,7 +204,7 @@ Telemetry::Telemetry(const plan::Plan& plan, const Clock& clock)
   }
 }
 
-// Spares, which have no seat in the Plan, are not shown.
+// Spares, which are not ranks of the Plan, are not shown.
 void Telemetry::heard(int32_t rank) {
   std::lock_guard lock(mutex_);
   if (!knows(rank)) return;
@@ -244,7 +244,7 @@ void Telemetry::add(const Progress& progress) {
 void Telemetry::add(RunPhase phase) {
   std::lock_guard lock(mutex_);
   phase_ = phase;
-  // Of the new epoch; its start message has the newest division.
+  // A new epoch begins; its start message has the newest division.
   if (phase == RunPhase::kGathering) epoch_began_with_batch_ = true;
 }
 
@@ -359,7 +359,7 @@ std::string Telemetry::prometheus() const {
   return out.text();
 }
 
-// In words; empty: none.
+// What is wrong with the rank, in words; empty: nothing.
 std::string Telemetry::trouble(size_t rank) const {
   const Rank& of = ranks_[rank];
   if (!of.hang) return "";

@@ -1,8 +1,8 @@
 // Telemetry: what a run is doing, for people (tombolo status) and for Prometheus (/metrics).
 //
-// Ranks report their links every second (LinksReport, control_message.h), the launcher hands on what it
-// hears, and whoever serves pages asks for text: from any thread. Nothing here is on the way of
-// an iteration. Memory: the newest report of every rank.
+// Ranks report their links every second (LinksReport, control_message.h), the launcher passes the reports
+// on, and the HTTP server asks for text: from any thread. Nothing here is on the critical path of an
+// iteration. Memory: the newest report of every rank.
 #pragma once
 
 #include <mutex>

@@ -1,9 +1,9 @@
-// Profile: what the Plan's stages take on this machine, for the hardware file; and what the machine
-// does whatever the Plan, for a device.
+// Profile: how long the Plan's stages take on this machine, for the hardware file; and what the machine does
+// independently of a Plan, for a device file.
 //
-// Every stage is measured in a worker of its own, all at the same time, because that is how a run
-// loads the machine: cores share caches and memory bandwidth. A worker performs whole iterations
-// of its stage with inputs that it makes up, the first one unmeasured.
+// Every stage is measured in a worker of its own, all at the same time, because that is how a run loads the machine:
+// cores share caches and memory bandwidth. A worker performs whole iterations of its stage with synthetic inputs, the
+// first one unmeasured.
 #pragma once
 
 #include <string>
@@ -29,14 +29,14 @@ struct StageProfile {
   bool operator==(const StageProfile&) const = default;
 };
 
-// What a worker does: at least two measured iterations, one with whole backwards and one with
-// backwards in halves, then as many as begin before `budget` is over, in turns.
+// Runs in the worker: at least two measured iterations, one with whole backwards and one with backwards in halves, then
+// alternately as many as begin before `budget` is over.
 Result<StageProfile> profile_stage(const plan::Plan& plan, int32_t stage, kernels::Kernels& kernels,
                                    Clock& clock, Seconds budget);
 
 struct ProfileOptions {
   Seconds budget = 10_s;       // per stage, all stages at once
-  std::string worker_program;  // empty: tombolo-worker beside the running program
+  std::string worker_program;  // empty: tombolo-worker in the running program's folder
   std::string command;         // for the hardware file
 };
 
@@ -44,21 +44,21 @@ struct ProfileOptions {
 Result<plan::Hardware> profile_hardware(const plan::Plan& plan, const ProfileOptions& options,
                                         Clock& clock);
 
-// Whether the Plan has operators that can overlap here. Infeasible: shards that do not meet within a layer. Unusable,
-// naming the key: what is planned otherwise than it is performed, or elsewhere.
+// Whether the Plan has operators that can overlap here. Infeasible: shards that do not communicate within a layer.
+// Unusable, naming the key: what is performed in another way than it is planned, or not on the CPU.
 Status check_overlap(const plan::Plan& plan);
-// What these operators take on the shards of a rank, alone and beside each other: one worker, for at least `budget`.
+// How long these operators take on the shards of a rank, alone and concurrently: one worker, for at least `budget`.
 Result<plan::OverlapSamples> profile_overlap(const plan::Plan& plan, const ProfileOptions& options);
 
 struct RooflineOptions {
   int64_t threads = 1;  // of each rank
-  int64_t ranks = 1;    // that measure at once, as those of a run load the machine
+  int64_t ranks = 1;    // that measure concurrently, as the ranks of a run load the machine
   std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers
   Seconds budget = 5_s;                            // per rank, about
-  std::string worker_program;  // empty: tombolo-worker beside the running program
+  std::string worker_program;  // empty: tombolo-worker in the running program's folder
 };
 
-// What products, memory and layers take here, whatever the job; one per rank. Unusable: a worker
+// How fast matrix products, memory and layers are here, independently of a job; one per rank. Unusable: a worker
 // without LibTorch.
 Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options);
 

@@ -21,7 +21,7 @@ TEST(Profiling, FindsWhatTheKernelsTake) {
     EXPECT_DOUBLE_EQ(profile->cost.forward.value, 0.002);
     EXPECT_DOUBLE_EQ(profile->cost.backward.value, 0.005);
     ASSERT_TRUE(profile->cost.backward_weight);
-    EXPECT_DOUBLE_EQ(profile->cost.backward_weight->value, 0.0025);  // half, where nobody says more
+    EXPECT_DOUBLE_EQ(profile->cost.backward_weight->value, 0.0025);  // half, if not given
     EXPECT_EQ(profile->spread.forward.value, 0);
     // An iteration takes 4 x 7 ms: 4 of them begin within the 100 ms after the first.
     EXPECT_EQ(profile->samples, 4 * 4);

@@ -1,5 +1,5 @@
-// The numbers of microbatches of a run that may change them, on the launcher's side: what ranks report goes to the
-// controller (steer/tune/batch_controller.h), and what that proposes to all ranks, of which each must be in time.
+// Changes the numbers of microbatches during a run, on the launcher's side. Reports of the ranks go to the controller
+// (steer/tune/batch_controller.h). Its proposals go to all ranks, and one holds only if every rank is in time for it.
 //
 //   kSteady   no order is open. -> kAsked when the controller proposes another division
 //   kAsked    every rank has been asked. -> kSteady when all have answered that they are in time, and the order
@@ -7,9 +7,9 @@
 //
 // A rank that cannot use a division could not in the next window either: this epoch then keeps the one in use.
 //
-// A rank that is in time does not begin the iteration before it hears the decision, so an iteration has one division,
-// whatever is late, lost or repeated on the way. An epoch that ends meanwhile takes the order with it: the next one
-// begins with the Plan as it is divided then, which every rank gets in its start message.
+// A rank that is in time does not begin the iteration before it receives the decision, so all ranks divide an iteration
+// in the same way, whatever is late, lost or repeated in transit. If the epoch ends meanwhile the order is dropped: the
+// next epoch begins with the Plan as divided by then, which every rank gets in its start message.
 #pragma once
 
 #include <cstdint>
@@ -38,18 +38,18 @@ class BatchControl {
   bool is_on() const { return plan_->batch_changes(); }
   // An epoch begins, with this Plan: that of the run, as its batch is divided now.
   plan::Plan begin();
-  // Of each rank in each iteration. What all ranks are to be asked.
+  // Call for each rank in each iteration. Returns the order to send to all ranks, if there is one.
   std::optional<join::BatchOrder> add(int32_t rank, const stage::IterationReport& report);
   struct Decided {
-    join::BatchVerdict verdict;                   // to be told all ranks
-    std::optional<tune::BatchDecision> decision;  // where it holds; it has been kept then
+    join::BatchVerdict verdict;                   // to be sent to all ranks
+    std::optional<tune::BatchDecision> decision;  // set if it holds; then it is already kept
     std::string refused = {};                     // for people: a rank cannot use it, and why
   };
-  // Nothing: others have not answered yet, or it was decided before. Fails where nothing was asked.
+  // nullopt: other ranks have not answered yet, or it is already decided. Fails if nothing was asked.
   Result<std::optional<Decided>> add(int32_t rank, const join::BatchAnswer& answer);
 
   const DecisionHistory<tune::BatchDecision>& history() const { return history_; }
-  // To the records of this epoch's ranks, why they changed (steer/tune/decision_records.h).
+  // Adds to the records of this epoch's ranks why they changed (steer/tune/decision_records.h).
   void add_records(std::vector<trace::Record>& records) const;
 
  private:

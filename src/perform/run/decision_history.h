@@ -28,8 +28,8 @@ class DecisionHistory {
   // `file` empty: nothing is written.
   explicit DecisionHistory(std::string file) : file_(std::move(file)) {}
 
-  // Of a launcher that continues a run: the newest decision of the one before, if its file can be read and the
-  // decision used.
+  // For a launcher that continues a run: takes the newest decision of the previous launcher from its file, if the file
+  // can be read and the decision used.
   void take_over(const std::function<bool(const Decision&)>& is_usable) {
     const auto text = read_file(file_);
     const auto value = text ? parse_json(*text, file_) : Result<Value>(fail(text.error()));
@@ -37,7 +37,8 @@ class DecisionHistory {
         value ? read_fields<Decision>(*value, file_) : Result<Decision>(fail(value.error()));
     if (newest && is_usable(*newest)) append(std::move(*newest));
   }
-  // On a full disk a launcher that continues this run begins with the decision before, or the Plan's.
+  // A failed write (full disk) is ignored: a launcher that continues this run then begins with the decision before this
+  // one, or with the Plan's value.
   void keep(Decision decision) {
     append(std::move(decision));
     if (!file_.empty())

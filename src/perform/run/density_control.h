@@ -1,5 +1,5 @@
-// The density of a run that may change it, on the launcher's side: what ranks report of their exchange goes to
-// the controller (steer/tune/line_reports.h, rate_controller.h), and what that decides to ranks, people and the next epoch.
+// Changes the density during a run, on the launcher's side. What ranks report of their exchange goes to the controller
+// (steer/tune/line_reports.h, rate_controller.h); its decisions go to the ranks, to people and to the next epoch.
 #pragma once
 
 #include <optional>
@@ -20,18 +20,19 @@ namespace tombolo::run {
 
 class DensityControl {
  public:
-  // The Plan outlives it. `file`: keeps the newest change, for a launcher that continues the run (`goes_on`);
-  // empty: none does. Where it says nothing of use the Plan's density is in use, and the line soon tells.
+  // The Plan outlives it. `file` keeps the newest change, for a launcher that continues the run (`goes_on`); empty: the
+  // run cannot be continued. If the file has no usable decision the Plan's density is used, until measurements of the
+  // link change it.
   DensityControl(const plan::Plan& plan, std::string file, bool goes_on);
 
   bool is_on() const { return plan_->exchange && plan_->exchange->density_changes() && apart_; }
-  // An epoch begins. What all ranks are told before its first iteration: those that survived the epoch before
-  // may have heard of other densities for the same iterations.
+  // An epoch begins. Returns the order to send to all ranks before its first iteration: survivors of the epoch before
+  // may have received other densities for the same iterations.
   std::optional<join::DensityOrder> begin(int64_t first_iteration);
-  // Of each rank in each iteration. A decision is in use and kept when it is returned.
+  // Call for each rank in each iteration. A decision that is returned is already in use and kept.
   std::optional<tune::DensityDecision> add(int32_t rank, const stage::IterationReport& report);
   const DecisionHistory<tune::DensityDecision>& history() const { return history_; }
-  // To the records of this epoch's ranks, what was decided and believed in it (steer/tune/decision_records.h).
+  // Adds to the records of this epoch's ranks the decisions and beliefs of this epoch (steer/tune/decision_records.h).
   void add_records(std::vector<trace::Record>& records) const;
 
  private:

@@ -1,6 +1,6 @@
-// One epoch of a run as its launcher sees it: workers are started and introduced to each other, report, and
-// end, all of them. What becomes of the run then is the caller's business (launcher.h), with what the
-// epoch leaves to the next one.
+// One epoch of a run as its launcher sees it: workers are started, introduced to each other, report, and all
+// end. Whether another epoch follows is decided by the caller (launcher.h), who also passes on what this epoch leaves
+// to the next one.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace tombolo::run {
 
-// Why an epoch ended before the last step, where another one begins.
+// Why an epoch ended before the last step, if another one begins.
 enum class Setback {
-  kNotAllCame,  // some rank did not come in time
+  kNotAllCame,  // some rank did not connect in time
   kLoss,        // a rank was lost, or was silent for too long
-  kLacksState,  // all came, and no host of theirs has some of the state
+  kLacksState,  // all ranks connected, but some of the state is on none of their hosts
   kDamage,      // a checkpoint is damaged, and there is an older one; no rank was lost
 };
 
@@ -33,13 +33,13 @@ struct Again {
   std::string why;
 };
 
-// How an epoch ended: all steps are done, the run is over for that reason, or the coordinator gathers
+// How an epoch ended: all steps are done, the run failed with that error, or the coordinator gathers
 // another epoch.
 using Outcome = std::variant<observe::RunSummary, Error, Again>;
 
 // What epochs before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
-  std::string why;  // there is another; empty: this is the first
+  std::string why;  // why there is another epoch; empty: this is the first
   int lacking = 0;  // gatherings in a row in which no host had the state
   observe::CertificateWatch certificates = {};
   // A rank found the checkpoint of this step damaged, and no newer one was written since.
@@ -52,8 +52,8 @@ struct EpochEnd {
   int64_t damaged = INT64_MAX;  // as in Past
 };
 
-// Blocks until every worker of it has ended, or may no longer work. `begin`: all is checked and the port is
-// ours, before the first process.
+// Blocks until every worker of this epoch has ended, or may no longer work. `begin` is called when all is checked
+// and the port is bound, before the first process is started.
 EpochEnd perform_epoch(const plan::Plan& plan, const LaunchOptions& options,
                        join::Membership& membership, observe::StepRecord& record,
                        DensityControl& density, BatchControl& batch, Past past, Threads& threads,

@@ -14,9 +14,9 @@ namespace tombolo::run {
 
 bool takes_checkpoints(const plan::Plan& plan);
 
-// The newest that can be read, if there is one, from before the step `below`. `goes_on`: with a run that was
-// cut short. `note`: what to say of those that cannot be read. Reads only. Unusable where --resume finds none, where
-// one is there that no run resumes, and where it does not fit the Plan.
+// The newest readable checkpoint from before the step `below`, if there is one. `goes_on`: a run that was cut short
+// continues. `note` gets a line for each checkpoint that cannot be read. Reads only. Unusable if --resume finds none,
+// if there is one but neither --resume nor `goes_on` is set, or if it does not fit the Plan.
 Result<std::optional<state::FoundCheckpoint>> first_checkpoint(
     const plan::Plan& plan, const LaunchOptions& options, bool goes_on, int64_t below,
     const std::function<void(const std::string&)>& note);

@@ -15,8 +15,8 @@
 namespace tombolo::run {
 namespace {
 
-// While this host works for the run. Where there are checkpoints already, before a word about them:
-// they may be another run's, which still goes on.
+// Held while this host works for the run. If the folder already exists, it is locked before
+// anything is said about its checkpoints: they may belong to another run that is still active.
 Result<state::CheckpointLock> lock_checkpoints(const plan::Plan& plan, const LaunchOptions& options,
                                                Clock& clock) {
   return state::CheckpointLock::take(plan.checkpoint->directory,
@@ -34,7 +34,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   TRY(check_performable(plan));
   TRY(during(make_directories(options.output), "creating the output folder"));
   const bool lasting = options.restarts > 0;
-  // What is refused leaves the folder as it is, journal and kept states included.
+  // If the run is refused, the folder stays as it is, journal and kept states included.
   join::Membership::Earlier earlier;
   if (lasting) earlier = TRY(join::Membership::earlier_run(plan, options.output));
   std::optional<state::CheckpointLock> lock;
@@ -65,7 +65,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
         observe::StepRecord::open(options.output + "/journal-losses.jsonl", membership->goes_on()));
   DensityControl density(plan, lasting ? options.output + "/journal-density.json" : "",
                          membership->goes_on());
-  // Of the launcher before, as of the batch below.
+  // Decisions of the previous launcher; the same for the batch below.
   for (const tune::DensityDecision& decision : density.history().newest()) {
     if (options.telemetry) options.telemetry->add(decision);
   }
@@ -76,7 +76,8 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
   }
   int restarts = 0;
   const auto end = [&](Result<observe::RunSummary> summary) {
-    // What could not be written down is left as it was: the next launcher goes on from there.
+    // If the journal could not be written, leave it as it was: the next launcher resumes from
+    // there.
     if (!summary && !membership->status()) return summary;
     membership->close(summary ? "all steps are done" : summary.error().message);
     state::remove_kept(options.output);
@@ -107,7 +108,7 @@ Result<observe::RunSummary> launch(const plan::Plan& plan, const LaunchOptions& 
     if (setback != Setback::kDamage) ++restarts;
     if ((not_all_came || lacks_state) && options.on_note)
       options.on_note(why + "; waiting for all again");
-    // What was lost at first says more than who did not come again.
+    // The original loss says more than which ranks did not return after it.
     const bool still_lacks = lacks_state || (past.lacking > 0 && not_all_came);
     past = {not_all_came && !past.why.empty() ? past.why : why, still_lacks ? past.lacking + 1 : 0,
             epoch.certificates, epoch.damaged};

@@ -8,8 +8,8 @@
 namespace tombolo::run {
 namespace {
 
-constexpr SimDuration kCallMax{6'000'000'000};     // until the launcher hears of a call in vain
-constexpr SimDuration kSpliceMax{30'000'000'000};  // and of a splice where nobody came
+constexpr SimDuration kCallMax{6'000'000'000};     // until a failed call is reported
+constexpr SimDuration kSpliceMax{30'000'000'000};  // until a splice without the peer is reported
 constexpr SimDuration kListenMax{200'000'000};     // for a call, between two looks at the orders
 constexpr SimDuration kOrderMax{2'000'000'000};    // for an order, after a refusal
 
@@ -48,8 +48,8 @@ Status NeighbourLinks::link(const plan::Plan& plan, const std::set<int32_t>& pee
   return {};
 }
 
-// The peer may still be loading. Its Endpoint answers all the same, so a call that is not answered is
-// in vain.
+// A peer that is still loading answers calls, too, by its Endpoint. So a call without an answer has
+// failed, and is not just early.
 Status NeighbourLinks::link_to(const plan::Plan& plan, int32_t peer) {
   link::LinkShape shape = kernels::shape_between(plan, options_.rank, peer, options_.emulated_wan);
   if (options_.several_hosts) {
@@ -71,8 +71,8 @@ Status NeighbourLinks::link_to(const plan::Plan& plan, int32_t peer) {
     lock.lock();
     if (given_up_) return linked;
     if (clock_.now() < deadline) {
-      // Refused, and it would be again; but where both call one of them has not heard yet that it
-      // shall not: this one, or the peer.
+      // Refused, and it would be refused again. But if both call each other, one of them (this rank
+      // or the peer) has not yet received the order not to call: wait for it.
       const auto told = [&] {
         return orders_.contains(peer) && orders_[peer].dialling != how.dialling;
       };

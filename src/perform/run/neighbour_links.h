@@ -1,8 +1,8 @@
-// How a rank comes to its links with the ranks that it exchanges data with.
+// Establishes a rank's links to the ranks that it exchanges data with.
 //
-// All are linked at a time: the launcher may want any of them to be dialled in another way
-// (join/dialling.h), whichever it is. A call in vain is reported, and the launcher answers with what
-// to try instead. Whether a peer is alive is the launcher's business.
+// All links are made concurrently, because the launcher may order any of them to be dialled in
+// another way (join/dialling.h). A call that fails is reported, and the launcher answers with what
+// to try instead. The launcher alone decides whether a peer is alive.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class NeighbourLinks {
  public:
   struct Options {
     int32_t rank = 0;
-    transport::Address launcher;         // which splices two calls
+    transport::Address launcher;         // which joins two calls for a splice
     int32_t splice_port = 0;             // there
     std::vector<std::string> addresses;  // by rank
     std::vector<int32_t> reach;          // by rank; empty: every rank can be reached
@@ -47,7 +47,7 @@ class NeighbourLinks {
 
   // From another thread.
   void take(const join::Meet& order);  // how the launcher wants a peer to be dialled
-  void stop();  // no further way is tried; who waits is woken by the Endpoint
+  void stop();  // no further way is tried; the Endpoint's abort wakes the threads that wait
 
  private:
   bool calls(int32_t peer, join::Dialling dialling) const {

@@ -15,8 +15,9 @@ bool waits(const plan::Plan& plan, const layout::Placement& placement) {
   return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
 }
 
-// Replicas that meet pass by pass do so in the same order: who sum gradients or gather parameters, or send
-// tokens to each other's experts. `because`, "zero = 3", and `instead`: keys of [parallelism].
+// Checks that replicas that communicate within their passes do so in the same order: those that reduce
+// gradients, gather parameters, or send tokens to each other's experts. `because` ("zero = 3") and
+// `instead` are keys of [parallelism].
 Status check_orders_are_alike(const plan::Plan& plan, const std::string& because,
                               const std::string& instead) {
   const auto refuse = [&](const std::string& why, const std::string& or_that) {
@@ -41,7 +42,7 @@ Status check_orders_are_alike(const plan::Plan& plan, const std::string& because
   return {};
 }
 
-// Of experts that replicas share out.
+// Checks experts that are divided among replicas.
 Status check_experts_computed(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
   if (p.expert == 1) return {};
@@ -62,7 +63,8 @@ Status check_experts_computed(const plan::Plan& plan) {
                                 fmt::format("expert = {}", p.context));
 }
 
-// Of a Plan that is computed. Emulated devices take every layout: a rank stands for all its shards.
+// Checks a Plan that is computed. Emulated devices take every layout, because a rank represents all
+// its shards.
 Status check_layout_computed(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
   TRY(check_experts_computed(plan));

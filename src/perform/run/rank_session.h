@@ -1,11 +1,11 @@
 // A rank's life under a launcher: say hello, get the Plan, load kernels, link to the neighbours,
 // wait for all, perform, report.
 //
-// Two threads: the caller's performs; a second one listens to the launcher and tells it that this
-// rank is alive, over an Endpoint of its own: the other one carries the epoch, and is made when
-// that is known. When the launcher says stop, goes away or is silent until the lease is over
-// (control/lease.h), both Endpoints are aborted, and whatever the first thread waits for fails.
-// Where the run will go on without a person, the rank leaves its state behind (state_snapshot.h).
+// Two threads: the caller's performs; a second one listens to the launcher and sends it heartbeats,
+// over an Endpoint of its own. The Endpoint to the other ranks is made later, because it carries the
+// epoch. When the launcher says stop, goes away or is silent until the lease expires (control/lease.h), both
+// Endpoints are aborted, and whatever the first thread waits for fails.
+// Where the run will restart automatically, the rank leaves its state behind (state_snapshot.h).
 #pragma once
 
 #include <unistd.h>
@@ -34,9 +34,9 @@ namespace tombolo::run {
 using KernelsFactory =
     std::function<Result<std::unique_ptr<kernels::Kernels>>(const plan::Plan& plan, int32_t rank)>;
 
-// What a rank does while it waits; null: nothing. After the Plan is known, on the performing thread.
-// When it may is `filling.windows`, which hears of the rank's computations. The endpoint outlives it,
-// and has links to the neighbours and the `filling_peers` when it first fills.
+// Makes what a rank does while it waits; null: nothing. Called on the performing thread once the
+// Plan is known. `filling.windows`, which is told of the rank's computations, says when it may run.
+// The endpoint outlives it, and has links to the neighbours and `filling_peers` when it first fills.
 using FillerFactory = std::function<Result<std::unique_ptr<stage::Filler>>(
     int32_t rank, transport::Endpoint& endpoint)>;
 
@@ -51,18 +51,18 @@ struct RankSessionOptions {
   link::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
   // Where this host keeps the rank's files; both empty: where the launcher says. With `output` alone
-  // the rank takes part in no run that takes checkpoints: nobody else chooses a folder here.
+  // the rank refuses a run that takes checkpoints: the launcher may not choose a folder here.
   std::string output;
   std::string checkpoints;
   std::string job;  // what this host's own job says (job_terms.h); empty: it has none
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
   control::LeaseTerms terms;             // until the launcher grants a lease, and its beats
-  // Whoever started this rank starts it again when the run gathers anew. So while the launcher
-  // still knows the process before, it asks again; where that lasts longer than a lease, the seat
-  // is somebody else's, and it ends as displaced.
+  // The process that started this rank starts it again when the run gathers again. So while the
+  // launcher still knows the previous process, this one retries; where that lasts longer than a
+  // lease, another process has the rank, and this one ends as displaced.
   bool returns = false;
-  // Ends the process when the first thread is still busy so long after a stop and after its state
-  // was left; zero: never. A rank that returns then ends with kComesAgain (worker_placement.h).
+  // Ends the process when the first thread is still busy this long after a stop and after its state
+  // was left; zero: never. A rank that returns then exits with kComesAgain (worker_placement.h).
   SimDuration stuck_max;
   bool realtime = true;  // emulated devices ask the machine for precise sleeps
   std::function<void(int code)> end_process = _exit;
@@ -74,22 +74,23 @@ struct RankSessionOptions {
   std::vector<int32_t> filling_peers;  // whom the filler talks to; they name this rank, too
   transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
-  // From now on this rank notices the launcher's end by itself, and has something to leave.
+  // Called when this rank has received the Plan and is to keep its state: from now on it notices
+  // itself that the launcher is gone, and leaves its state before it exits.
   std::function<void()> on_joined;
 };
 
 struct RankEnd {
   Status status;
-  bool told = false;       // people hear of it from the launcher; nobody needs to repeat it
-  bool again = false;      // it was part of the run, which goes on with all who come again
-  bool began = false;      // all had come, and it was told with what they begin
-  bool displaced = false;  // another process has its seat, and no lease of a dead one lasts so long
+  bool told = false;       // the launcher reports it to people, so this process need not
+  bool again = false;      // it was part of the run, which resumes with the ranks that return
+  bool began = false;      // received Start
+  bool displaced = false;  // another process has its rank for longer than a dead one's lease lasts
   // Of the process; `returns` as in its options.
   int exit_code(bool returns) const;
 };
 
-// Returns when all steps are done, or with the reason why not. Where another rank or the launcher
-// was at fault the error is kLostPeer and names it.
+// Returns when all steps are done, or with the reason why not. If another rank or the launcher was
+// at fault the error is kLostPeer and names it.
 RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
                    Threads& threads);
 

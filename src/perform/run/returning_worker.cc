@@ -15,7 +15,7 @@ namespace tombolo::run {
 namespace {
 
 constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
-constexpr SimDuration kTakeSeatMax{5'000'000'000};  // for a spare to take the seat it was given
+constexpr SimDuration kTakeSeatMax{5'000'000'000};  // for a spare to take the rank it was given
 constexpr SimDuration kLooksForAddress{200'000'000};
 constexpr SimDuration kLooksForLauncher{500'000'000};
 
@@ -62,7 +62,7 @@ bool has_failed(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status);
 }
 
-// With the address that this host has now, as soon as it has one.
+// `start` with the address that this host has now; waits up to join_max until it has one.
 Result<WorkerStart> at_address(WorkerStart start, Threads& threads) {
   const SimTime deadline = threads.now() + start.join_max;
   while (true) {
@@ -76,8 +76,8 @@ Result<WorkerStart> at_address(WorkerStart start, Threads& threads) {
   }
 }
 
-// How the worker ended. One that could not listen because the address went away begins again at the
-// next one.
+// How the worker ended. One that could not listen because the host lost that address is started again
+// at the next one.
 Result<int> run_at_address(const WorkerStart& start, Processes& processes, Threads& threads) {
   while (true) {
     const WorkerStart now = TRY(at_address(start, threads));
@@ -105,8 +105,8 @@ WorkerStart patient(WorkerStart start, int64_t restarts) {
 
 bool ended_with(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
 
-// The worker in a seat that was given: how it ended. Nothing: somebody else sat there after all, or
-// does by now.
+// Runs the worker of a rank that a launcher gave to this spare: how it ended. nullopt: another
+// process had the rank after all, or has it by now.
 Result<std::optional<int>> sit(const SpareOptions& waiting, int32_t rank, int64_t restarts,
                                Processes& processes, Threads& threads) {
   WorkerStart first = waiting.start;
@@ -116,7 +116,8 @@ Result<std::optional<int>> sit(const SpareOptions& waiting, int32_t rank, int64_
   first.join_max = std::min(first.join_max, kTakeSeatMax);
   int status = TRY(run_at_address(first, processes, threads));
   if (has_failed(status) && !waiting.asked_to_end()) return std::nullopt;
-  // Where the epoch did not come about, another seat may have nobody else, and this one may.
+  // If the epoch never began, return as a spare: another rank may have no process at all, while this
+  // one may have its original back.
   while (comes_again(status) && !ended_with(status, kComesAgainFromGathering))
     status = TRY(run_at_address(later, processes, threads));
   if (ended_with(status, kDisplaced) || comes_again(status)) return std::nullopt;
@@ -134,9 +135,9 @@ Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Proce
   }
 }
 
-// A launcher's token is in its folder only while ranks gather. Where the launcher answers and its
-// token is not there, a process is there for every rank: waits until one is lost, and the run gathers
-// again. False: the run is over, or this process was asked to end.
+// The launcher's token file exists only while ranks gather. If the launcher answers and there is no
+// token file, every rank has a process: waits until one is lost and the run gathers again. False: the
+// run has ended, or this process was asked to end.
 Result<bool> await_gathering(const SpareOptions& waiting, SimDuration patience, Threads& threads) {
   if (waiting.start.token) return true;
   const auto note = [&](const char* what) {

@@ -1,13 +1,12 @@
 // A process that keeps a rank's worker as its child, and starts it again whenever the run gathers
-// anew: where the worker ends with kComesAgain (worker_placement.h), or by a signal that nobody sent to this
-// process. Where another process has the rank for good, it waits as a spare (spare.h): for that rank,
-// or for another vacant one of its datacenter. It exits with 0 when the run is over.
+// again: if the worker exits with kComesAgain (worker_placement.h), or is killed by a signal that this process
+// did not pass on. Where another process keeps the rank, it waits as a spare (spare.h): for that rank,
+// or for another vacant one of its datacenter. It exits with 0 when the run has ended.
 //
-// State of the process: one worker at a time, and signals that a person or a launcher sends are
-// passed on to it.
+// State of the process: one worker at a time; signals from a person or a launcher are passed on to it.
 //
-// A host's address may change, as with DHCP or a VPN: where a worker listens is found again at each
-// start, and what the host has no address for is waited for as a launcher is.
+// A host's address may change, as with DHCP or a VPN: the address to listen on is looked up again at
+// each start. While the host has none it waits, for as long as it would wait for a launcher.
 #pragma once
 
 #include "base/result.h"
@@ -16,12 +15,12 @@
 
 namespace tombolo::run {
 
-// From now on SIGTERM, SIGINT and SIGHUP end the worker, and it does not come again.
+// From now on SIGTERM, SIGINT and SIGHUP end the worker, and it is not started again.
 void pass_signals_to_worker();
 bool asked_to_end();
 
-// For how long the first worker calls a launcher that may have gone on with a run: that one opens
-// its door when every lease of the launcher before is over.
+// How long the first worker retries: a launcher that continues a run listens only after all leases
+// of the previous launcher have expired.
 inline SimDuration first_patience(const WorkerStart& start) {
   return start.join_max + start.terms.ceiling;
 }
@@ -29,16 +28,16 @@ inline SimDuration first_patience(const WorkerStart& start) {
 Result<int> run_worker(const WorkerStart& start, Processes& processes = system_processes());
 // Whether a worker that ended like this is to be started again.
 bool comes_again(int status);
-// Starts it again for as long as it comes again; `status`: how it ended so far. How it ended at
-// last.
+// Starts the worker again for as long as comes_again(); `status`: how it ended so far. Returns the
+// wait status of its last run.
 Result<int> run_again(const WorkerStart& start, int status, Processes& processes, Threads& threads);
 
-// The whole life of such a process: how its last worker ended, 0 where the run is over. `waiting`
-// has how the rank is started, and how it waits where that is taken; its `seat` does not count.
-// The launcher waits for lost ranks as often as `restarts` says, and so does a rank for it.
+// The whole life of such a process. Returns how its last worker ended, 0 if the run has ended.
+// `waiting` says how the rank is started, and how to wait if the rank is taken (for start.rank first).
+// The launcher waits for lost ranks `restarts` times, so a rank waits that often for the launcher.
 Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
                            Threads& threads);
-// And of a spare: it takes a seat that is free, and waits for the next where it has lost that one.
+// The same for a spare: it takes a vacant rank, and waits for the next one if it loses that.
 Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Processes& processes,
                             Threads& threads);
 

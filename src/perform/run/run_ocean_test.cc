@@ -1,6 +1,6 @@
-// The ocean (support/ocean_run.h) drives launcher, supervisor, ranks and those who start them again
-// through storms: kills, power cuts, cut, slow and reset paths, bits that change on the way, suspended
-// hosts, full disks, clocks that are set. When the storm is over every update was made once, whatever happened.
+// The simulated network (support/ocean_run.h) takes launcher, supervisor, ranks and the processes that restart them
+// through failure scenarios: kills, power cuts, cut, slow and reset paths, bit flips in transit, suspended hosts, full
+// disks, clocks that are set. After each scenario every update was made exactly once, whatever happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -104,7 +104,7 @@ class Voyage {
       build_walls(options);
     }
     Run run(sea_, options);
-    // While it goes on: an iteration takes about a second.
+    // While the run continues: an iteration takes about a second.
     const int64_t longest = storm_.divides ? 150
                             : is_slow      ? 60
                                            : 3;  // seconds of an iteration, and some
@@ -303,7 +303,7 @@ class Voyage {
     }
     return {};
   }
-  // Hosts that wait for a seat, in some voyages.
+  // Spare hosts that wait for a vacant rank, in some scenarios.
   void choose_spares(RunOptions& options) {
     Random random = Random(storm_.seed).stream("spares");
     if (random.below(4) > 0) return;
@@ -335,7 +335,7 @@ class Voyage {
       });
       const bool for_good = below(2) == 0 && replicas_ > 1 && fits != left.end();
       const int64_t kind = below(6);
-      is_harmless_ = is_harmless_ && kind > 2;  // a spare that waits is missed by nobody
+      is_harmless_ = is_harmless_ && kind > 2;  // no rank misses a spare that waits
       if (kind < 2 && for_good) {
         *fits = "nowhere";
         plan(at, fmt::format("host {} is lost for good", host),
@@ -385,7 +385,7 @@ class Voyage {
     }
     is_harmless_ = is_harmless_ && walls_ == 0;
   }
-  // Then the way to the coordinator matters more; and walls are built while a run goes on.
+  // Then the way to the coordinator matters more; and walls are built while a run is active.
   void brew_walls(Run& run, SimDuration window) {
     if (walls_ == 0) return;
     Random random = Random(storm_.seed).stream("ways");
@@ -446,8 +446,8 @@ class Voyage {
     return {};
   }
 
-  // Every host has the last checkpoint, every tensor of it saw every update once, and nothing is
-  // left that only a run that goes on needs.
+  // Every host has the last checkpoint, every tensor of it saw every update once, and nothing is left that only an
+  // unfinished run needs.
   std::string check(const Run& run) {
     if (run.record().steps.empty() || run.record().steps.back() != steps_)
       return "the last step was never reported";
@@ -551,7 +551,7 @@ void sail_all(uint64_t first, uint64_t last, const Storm& like = {}) {
 
 TEST(RunOcean, EveryUpdateIsMadeOnceWhateverHappens) { sail_all(1, 5); }
 
-// 1,000 of them, in parts that run beside each other.
+// 1,000 of them, in parts that run concurrently.
 class Storms : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Storms, AreSurvived) {
@@ -563,7 +563,7 @@ TEST_P(Storms, AreSurvived) {
 
 INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 
-// Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
+// No rank copies its state: updates wait for checkpoints, and ranks leave what they hold.
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
 
 // A run continues from an older checkpoint, or ends with a message that says what to remove (Run::mend); after that every
@@ -571,14 +571,14 @@ TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), 
 TEST(RunOcean, ManyStormsWhoseFilesChange) { sail_all(1, seeds(25, 1000), {.files_change = true}); }
 
 // Every iteration has one division of the batch, of which each sample counts once (progress_tracker.h), and no rank
-// waits for ever for a decision. That a rank waits for it at all, no storm tried so far needs:
+// waits for ever for a decision. No scenario tried so far needs a rank to wait for it at all:
 // NoRankBeginsAnIterationWhoseDivisionIsNotDecided holds up messages where it does.
 TEST(RunOcean, ManyStormsWhileTheBatchIsDividedAnew) {
   sail_all(1, seeds(4, 1000), {.divides = true});  // each of as much work as a dozen others
 }
 
-// The launcher is killed once its journal says that all is done, before it has told anybody, and what is left of older
-// checkpoints may be damaged. What the next one answers.
+// The launcher is killed once its journal says that all is done, before it has told any rank, and what is left of older
+// checkpoints may be damaged. Returns what the next launcher answers.
 std::string sail_with_a_kill_behind_the_last_step(bool on_several_hosts, int replicas,
                                                   bool damaged) {
   return in_a_process([&]() -> std::string {
@@ -764,7 +764,7 @@ std::string sail_with_a_late_decision(HeldUp held_up) {
 }
 
 // A rank that did not wait for the decision would compute 7 microbatches where the others count on 8; one that waits
-// holds up only the sum of gradients of the others.
+// delays only the gradient all-reduce of the others.
 TEST(RunOcean, NoRankBeginsAnIterationWhoseDivisionIsNotDecided) {
 #ifdef TOMBOLO_NO_FORKS
   GTEST_SKIP() << "under ThreadSanitizer";
@@ -841,10 +841,10 @@ TEST(RunOcean, NeitherAFirstIterationNorAShortPauseHangs) {
   EXPECT_EQ(sail_with_a_hang({.lasts = kSecond * 28}), "0 times again");
 }
 
-// So it would be noticed: with each of these some storm ends otherwise.
+// Shows that the checks notice bugs: with each of these some scenario ends in another way.
 struct Plant {
   Bug bug = Bug::kNone;
-  uint64_t first = 1;  // storms before this one do not show it; --long tries them as well
+  uint64_t first = 1;  // scenarios before this one do not show it; --long tries them as well
   bool files_change = false;
 };
 class Planted : public testing::TestWithParam<Plant> {};

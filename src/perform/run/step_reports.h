@@ -1,5 +1,5 @@
-// What ranks report of steps, on the launcher's side: of the steps of this epoch, and of those before it that
-// were not recorded when a launcher was lost. Every step is recorded once, for people and dashboards first.
+// Reports of the ranks about steps, on the launcher's side: of this epoch's steps, and of earlier ones that were not
+// recorded when a launcher was lost. Every step is recorded once, after people and dashboards were told.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,25 @@ class StepReports {
   // Plan and record outlive it.
   StepReports(const plan::Plan& plan, observe::StepRecord& record, int64_t first_iteration,
               Callbacks callbacks);
-  // It is known with what all begin. `goes_on`: ranks may have to tell of steps before.
+  // The first step of this epoch is known. `goes_on`: ranks may have to report earlier steps, too.
   void begin(int64_t first_iteration, bool goes_on);
 
-  // Of a step before the first one, from a rank that said it to a launcher before.
+  // Whether it is of a step before this epoch's first, which the rank had reported to a previous launcher.
   bool is_past(const stage::IterationReport& report) const {
     return report.iteration < first_iteration_;
   }
-  // What a rank said to a launcher before may have been lost with it. The step that was recorded last is told
-  // again, for a dashboard's row waits for the evaluation behind its step.
+  // What a rank reported to a previous launcher may have been lost with it. The step that was recorded last is told
+  // again, because its row on a dashboard waits for the evaluation that follows the step.
   void take_past(int32_t rank, const stage::IterationReport& report);
-  // All are ready: a rank that was lost with what it had to report keeps nothing from the others.
+  // All are ready. Records the past steps that are left, without reports that were lost with a rank.
   void end_past();
 
-  // The step, once all ranks have reported it. An error is a report that cannot be.
+  // The step, once all ranks have reported it. Fails on an impossible report.
   Result<std::optional<observe::Progress>> add(int32_t rank, const stage::IterationReport& report);
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
   // Tells, then records: what is recorded is not told again.
   void record(const observe::Progress& progress);
-  // Up to which step ranks need not report again, when it is time to tell them.
+  // The step up to which ranks need not report again; nullopt if it is not yet time to tell them.
   std::optional<int64_t> recorded_to_tell(SimTime now);
 
   const observe::ProgressTracker& tracker() const { return *tracker_; }

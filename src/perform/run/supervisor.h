@@ -1,6 +1,6 @@
-// A supervisor: the process that a person started, with the launcher as its child. Where the
-// launcher is killed, it starts it again once no worker of it is left, and the new one goes on with
-// the run from the journal (join/membership.h).
+// A supervisor: the process that a person started, with the launcher as its child. If the launcher
+// is killed, the supervisor starts it again once none of its workers is left, and the new launcher
+// resumes the run from the journal (join/membership.h).
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@ namespace tombolo::run {
 
 struct Life {
   int number = 0;  // how often the launcher was killed before
-  // Shared with the supervisor: a launcher that was killed is only started again so many times in a
-  // row without a step in between.
+  // The newest step, in memory shared with the supervisor, which starts a killed launcher again at
+  // most `restarts` times in a row without a new step in between.
   std::atomic<int64_t>* step = nullptr;
 };
 
-// Forks, before there are threads. Returns in the child, once per life, which ends when the
-// supervisor does. The supervisor passes signals on that are meant for the run, and ends as the
-// last launcher did.
+// Forks, so call it before there are threads. Returns in the child, once per launcher; a launcher
+// dies with its supervisor. The supervisor passes on signals that are meant for the run, and exits
+// as the last launcher did.
 Life supervise(int restarts);
 
 }  // namespace tombolo::run

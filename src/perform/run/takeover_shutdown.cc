@@ -15,7 +15,7 @@ void say_farewell(Workers& workers, size_t ranks, const state::Over& over, SimDu
     if (!event) continue;
     if (std::holds_alternative<Disconnected>(event->what)) gone.insert(event->rank);
     const auto* message = std::get_if<join::ControlMessage>(&event->what);
-    // Who is gone again does not hear it, and comes once more or not at all.
+    // A failed send: the rank has disconnected, and either reconnects or never returns.
     if (message && std::holds_alternative<join::Hello>(*message))
       static_cast<void>(workers.tell(event->rank, over));
   }

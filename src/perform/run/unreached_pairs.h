@@ -1,5 +1,5 @@
-// Pairs of ranks that cannot reach each other as they were told to: how they try next, through the launcher's
-// host at last, and until when they have to link. The launcher's side of join/dialling.h.
+// Pairs of ranks that cannot reach each other in the way they were told to: what they try next (as a last resort a
+// splice through the launcher's host), and their deadline to link. The launcher's side of join/dialling.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace tombolo::run {
 class UnreachedPairs {
  public:
   struct Options {
-    SimDuration patience;  // from the first trouble of a pair on
+    SimDuration patience;  // from a pair's first failure on
     std::function<Result<uint16_t>()> open_splice;
     std::function<void(const std::string&)> note;
   };
@@ -28,11 +28,11 @@ class UnreachedPairs {
 
   // The port of the splice where some links need one from the beginning; 0: none does.
   Result<int32_t> first_splice();
-  // A rank says that it cannot reach a neighbour. Who is to be told what; nothing where the same was said
-  // before, or no other way is left. Fails on what is no neighbour.
+  // A rank reports that it cannot reach a neighbour. Returns what to send to which rank; empty if it was already
+  // reported, or if no other method is left. Fails if the peer is no neighbour.
   using Told = std::vector<std::pair<int32_t, join::Meet>>;
   Result<Told> unreached(int32_t rank, const join::Unreached& message, SimTime now);
-  // A pair for which no way is left and the time is over.
+  // Fails if a pair has no method left and its deadline has passed.
   Status check(SimTime now) const;
 
  private:

@@ -50,7 +50,7 @@ Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
                    const std::string& launcher) {
   const auto at = std::find_if(islands.hosts.begin(), islands.hosts.end(),
                                [&](const cluster::Host& host) { return host.address == launcher; });
-  if (at == islands.hosts.end()) return {};  // loopback, or no host's: then nobody is elsewhere
+  if (at == islands.hosts.end()) return {};  // loopback, or no host's: all ranks reach it
   for (const layout::Placement& placement : plan.ranks) {
     if (placement.datacenter == at->datacenter ||
         plan.cluster.link(placement.datacenter, at->datacenter)) {

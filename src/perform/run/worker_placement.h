@@ -1,4 +1,4 @@
-// Where the ranks of a Plan lie on this machine.
+// Where the workers of a Plan's ranks run on this machine.
 //
 // Without islands all ranks share this host and its loopback. In emulated islands each node of the
 // Plan is a host with a network namespace and an address (cluster/islands.h).
@@ -26,34 +26,34 @@ struct WorkerPlacement {
   std::string network_namespace = {};  // a path for setns(); empty: that of this process
 };
 
-// By rank. Unusable where the islands are not those of the Plan: a node that is no host, another
+// By rank. Unusable if the islands do not match the Plan: a node without a host, another
 // byte_scale, or a WAN link that wants more connections than the transport makes.
 Result<std::vector<WorkerPlacement>> worker_placements_of(
     const plan::Plan& plan, const std::optional<cluster::Islands>& islands);
 
-// Unusable where a rank could not reach the host with this address: every rank talks to the
-// launcher, and between datacenters there is nothing but WAN links.
+// Unusable if a rank could not reach the host with this address: every rank talks to the launcher,
+// and datacenters are connected by WAN links only.
 Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
                    const std::string& launcher);
 
-// That shards of a rank lie on several nodes, whose lines between datacenters one process does not have all; empty:
-// nothing is left out.
+// Says so if the shards of a rank are on several nodes: one process then does not have the WAN links of all of them.
+// Empty: nothing is left out.
 std::string note_on_nodes(const plan::Plan& plan);
 
-// The address of the host in whose namespace this process runs: loopback without islands, the first
-// host's unless somebody went elsewhere. Unusable outside of all of them.
+// The address of the emulated host in whose network namespace this process runs (the first host's
+// unless another was chosen); loopback without islands. Unusable outside all of them.
 Result<std::string> own_address(const std::optional<cluster::Islands>& islands);
 
-// How a rank's worker is started, whoever does it: the launcher for its own ranks, or a process
-// that mpirun, torchrun or srun started, which becomes the worker.
+// How a rank's worker is started: by the launcher for its own ranks, or by a process that mpirun,
+// torchrun or srun started, which becomes the worker.
 struct WorkerStart {
   std::string program;
   int32_t rank = 0;
   int32_t ranks = 1;
   transport::Address launcher;
   WorkerPlacement placement;
-  // As a person asked for it (listen_address.h). Where it listens follows from it at each start, because
-  // a host's address may change meanwhile. Left out: as `placement` says.
+  // The listen address as a person specified it (listen_address.h). It is resolved again at each start,
+  // because a host's address may change meanwhile. Left out: as `placement` says.
   std::optional<join::ListenAddress> wanted;
   join::Security security;
   std::optional<link::Token> token;  // left out: it reads token_file
@@ -65,14 +65,14 @@ struct WorkerStart {
   SimDuration join_max{60'000'000'000};
   control::LeaseTerms terms;
   bool child = true;     // it may end when the thread that started it does
-  bool returns = false;  // it is started again when the run gathers anew
+  bool returns = false;  // it is started again when the run gathers again
 };
 
-// With which a worker that returns ends when it wants to be started again.
+// Exit code of a worker that `returns` and wants to be started again.
 inline constexpr int kComesAgain = 75;
-// The same, from an epoch that never began: a spare in that seat is of more use at the door.
+// The same, from an epoch that never began: a spare then waits for any vacant rank again.
 inline constexpr int kComesAgainFromGathering = 77;
-// And when another process has its seat for good: it may wait as a spare (spare.h) until it is free.
+// Exit code when another process keeps the rank: it may wait as a spare (spare.h) until it is free.
 inline constexpr int kDisplaced = 76;
 
 // Where it would listen now. Unusable where this host has no such address, or none at all.

@@ -65,7 +65,7 @@ TEST(Berths, IslandsOfAnotherPlanAreRefusedByName) {
 
 TEST(Berths, OutsideOfAllHostsThereIsNoAddress) {
   cluster::Islands elsewhere = islands();
-  for (cluster::Host& host : elsewhere.hosts) host.address = "192.0.2.1";  // RFC 5737: nobody's
+  for (cluster::Host& host : elsewhere.hosts) host.address = "192.0.2.1";  // RFC 5737: no host's
   const auto address = own_address(elsewhere);
   ASSERT_FALSE(address);
   EXPECT_THAT(address.error().text(), HasSubstr("runs on none of its hosts"));

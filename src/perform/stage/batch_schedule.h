@@ -1,15 +1,15 @@
-// How many microbatches each pipeline computes, from which iteration on: as the launcher orders it during the run
+// How many microbatches each pipeline computes, and from which iteration on: ordered by the launcher during the run
 // (steer/tune/batch_controller.h), with the consent of every rank.
 //
-// Another number than the other ranks' would leave samples out, or count them twice. So the launcher asks first, and
-// decides when all have answered (docs/decisions/0071-all-ranks-agree-on-a-division.md):
+// If ranks had different numbers, samples would be left out or counted twice. So the launcher asks first, and decides
+// when all have answered (docs/decisions/0071-all-ranks-agree-on-a-division.md):
 //
 //   ask     this rank can use it and has not begun that iteration: it will not begin it before it is decided.
 //           Else it says what is wrong, or that it is too late.
 //   decide  all ranks were in time, and the order holds; or one was not, and nothing changes.
 //
-// A rank that comes to the iteration before the decision waits. `ask` and `decide` are called by the thread that
-// listens to the launcher, in the order of its messages; `begin` by the one that performs.
+// A rank that reaches the iteration before the decision waits. `ask` and `decide` are called by the thread that listens
+// to the launcher, in the order of its messages; `begin` by the one that performs.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@
 
 namespace tombolo::stage {
 
-// A Plan with so many microbatches in each pipeline, and what one of its ranks then does in an iteration.
+// A Plan with that many microbatches in each pipeline, and what one of its ranks then does in an iteration.
 struct Division {
   plan::Plan plan;
   schedule::RankActions order;
 };
-// Fails where the Plan cannot be divided so. Cost: an order of one pipeline is built.
+// Fails if the Plan cannot be divided in this way. Cost: an order of one pipeline is built.
 Result<Division> divide(const plan::Plan& plan, int32_t rank, const std::vector<int64_t>& each);
 
 class BatchSchedule {
@@ -51,16 +51,16 @@ class BatchSchedule {
     bool in_time = false;
     std::string unusable;  // why this rank cannot use it, in time or not; empty: it can
   };
-  // Fails where the order before is not decided.
+  // Fails if the previous order is not decided yet.
   Result<Answer> ask(int64_t order, int64_t first_iteration, std::vector<int64_t> microbatches);
-  // Fails where that is not the order that was asked.
+  // Fails if that is not the order that was asked.
   Status decide(int64_t order, bool holds);
   // Nothing more will be decided: a rank that waits fails with this error.
   void stop(const Error& error);
 
   // --- the performing thread
-  // The iteration begins. What it and those behind it have instead of what was in use; nothing: it stays. Waits
-  // where that is not decided. `activity` is told of the wait; it may be null.
+  // The iteration begins. Returns the division for it and the following ones; nullopt: it stays as it is. Waits if an
+  // order for it is not decided yet. `activity` is told of the wait; it may be null.
   Result<std::optional<std::vector<int64_t>>> begin(int64_t iteration, kernels::Activity* activity);
 
  private:
@@ -76,7 +76,7 @@ class BatchSchedule {
   Check check_;
   int64_t begun_ = 0;  // the newest iteration
   std::optional<Asked> asked_;
-  std::map<int64_t, std::vector<int64_t>> from_;  // that hold, by first iteration; not in use yet
+  std::map<int64_t, std::vector<int64_t>> from_;  // decided, not yet in use; by first iteration
   std::optional<Error> stopped_;
 };
 

@@ -1,6 +1,6 @@
-// A rank's part in pipelines of a DP-cell that share the WAN in time (link/relay.h says how): whose
-// shares it carries follows from Plan and Schedule; a thread of its own carries them while the
-// performing thread computes; and to the performing thread it all looks like a Messenger.
+// A rank's part in pipelines of a DP-cell that share the WAN in time (link/relay.h says how). Plan
+// and Schedule determine whose shares it carries; a thread of its own carries them while the
+// performing thread computes; the performing thread sees a Messenger.
 #pragma once
 
 #include <functional>
@@ -16,25 +16,26 @@
 
 namespace tombolo::stage {
 
-// Over which boundaries this rank carries shares: at most two, each in both directions. The order
-// of a boundary is that of the schedule's LinkOrder.
+// The boundaries over which this rank carries shares: at most two, each in both directions. The
+// order of a boundary is that of the schedule's LinkOrder.
 std::vector<link::Passage> passages_of(const plan::Plan& plan, const schedule::Schedule& schedule,
                                        int32_t rank);
 
-// The ranks of this one's stage whose pipelines share with it what it sends to this neighbour in its
-// pipeline, itself among them, ascending: the members. Empty where it sends by itself.
+// The members: ranks of this rank's stage that share the transfer to this neighbour in its pipeline,
+// itself included, ascending. Empty if it sends alone.
 std::vector<int32_t> members_towards(const plan::Plan& plan, int32_t rank, int32_t peer);
 
-// shape_between, and for a shared transfer what the members' links are together.
+// shape_between, but for a shared transfer the shape of the members' links together.
 link::LinkShape transfer_shape(const plan::Plan& plan, int32_t from, int32_t to,
                                bool emulated_wan = false);
 
-// Cuts what is shared and joins it again; passes everything else on as it is (evaluation, sums).
+// Splits shared messages and joins them again; passes all others on unchanged (evaluation,
+// gradients).
 class CellMessenger : public kernels::Messenger {
  public:
   CellMessenger(const plan::Plan& plan, int32_t rank, kernels::Messenger& messenger);
   Status send(int32_t peer, link::Tag tag, link::Payload payload) override;
-  // Of a shared message it waits by itself: it comes from several.
+  // A shared message can only be waited for alone, because its shares come from several ranks.
   Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
@@ -49,8 +50,8 @@ class CellMessenger : public kernels::Messenger {
   std::vector<int32_t> before_, after_;  // members towards the stage before this one, and after it
 };
 
-// Carries until the last iteration's shares are handed over, or a peer is lost. The Endpoint must
-// outlive it; to stop it early, abort that.
+// Carries shares until those of the last iteration are handed over, or a peer is lost. The Endpoint
+// must outlive it; to stop it early, abort the Endpoint.
 class RelayThread {
  public:
   // on_failure: at most once, on that thread.

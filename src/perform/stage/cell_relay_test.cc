@@ -151,14 +151,14 @@ class FourRanks : public CellOfRanks {
   FourRanks() : CellOfRanks(four_ranks()) {}
 };
 
-// Whatever a rank does besides goes on as ever.
+// Everything else that a rank does works as before.
 TEST_F(FourRanks, CarryEachOthersBytes) {
   ASSERT_TRUE(ranks_[0].in_cell->send(2, {1, kernels::kEvaluationTensor}, content(0, {1, 5})));
   carry_each_others_bytes();
   EXPECT_TRUE(ranks_[2].in_cell->receive(0, {1, kernels::kEvaluationTensor}));
 }
 
-// Three pipelines in a cell: 0 stays in oregon, 1 and 2 go on in paris and share the way there.
+// Three pipelines in a cell: 0 stays in oregon, 1 and 2 continue in paris and share the WAN to it.
 plan::Plan two_of_three_cross() {
   return make_test_plan(
       {.microbatches = 2,

@@ -117,7 +117,7 @@ TEST_F(DataFactsTest, SharesMayDifferAndTheirReadersMayNot) {
   EXPECT_THAT(agree()[1], HasSubstr("(replica 0) and on rank 1 in oregon (replica 1) differ"));
 }
 
-// An emulated pipeline beside one that computes: the first that reads anything is number 1.
+// An emulated pipeline next to one that computes: the first that reads anything is number 1.
 TEST_F(DataFactsTest, EmulatedPipelinesReadNothing) {
   plan_ = make_test_plan({.stages = 3, .microbatches = 1, .replicas = 2, .apart = true});
   plan_.data = plan::Data{.text = "corpus.txt"};

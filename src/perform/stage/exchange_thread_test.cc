@@ -1,5 +1,5 @@
-// Whole runs of emulated ranks in two datacenters, in an ocean's time: every instant follows from
-// the Plan. What each replica made up is checked when it is summed (emulated_groups.h).
+// Whole runs of emulated ranks in two datacenters, in virtual time: every instant follows from the Plan. The
+// synthetic gradients of each replica are checked when they are summed (emulated_groups.h).
 #include "perform/exchange/exchange_thread.h"
 
 #include <gmock/gmock.h>
@@ -37,8 +37,8 @@ struct Labs {
   std::string more = "[exchange]\noverlap = true\n";
 };
 
-// Four layers of 2.1 MB of gradients beside an embedding and a head that are joined with their
-// neighbours; a forward of 40 ms and a backward of 80 ms on each stage.
+// Four layers of 2.1 MB of gradients, and an embedding and a head that are joined with their neighbours; a
+// forward of 40 ms and a backward of 80 ms on each stage.
 plan::Plan plan_of(const Labs& labs) {
   std::string places;
   for (int i = 0; i < labs.pipelines; ++i)

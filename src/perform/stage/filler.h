@@ -1,11 +1,11 @@
 // What a rank's thread does instead of sleeping while it waits for a message: computation that has
-// nothing to do with training, in pieces that end when they said they would.
+// nothing to do with training, in pieces of a predictable length.
 //
-// Training comes first: a piece begins only while no message is there that the rank waits for, and
-// should be over by the time that it is given: the end of the window that the Plan foresees, less a
-// guard (steer/prefill/rank_windows.h), or, in a wait that it does not foresee, so long from now as a
-// message may wait. A message that comes before waits for that one piece. Nothing of training is
-// computed otherwise, so what it computes is the same, bit for bit.
+// Training comes first: a piece begins only while none of the messages that the rank waits for has
+// arrived, and should end by the time that it is given: the end of the window that the Plan predicts,
+// less a guard (steer/prefill/rank_windows.h), or, in a wait that is not predicted, as far from now
+// as a message may be delayed. A message that arrives earlier waits for that one piece. Training
+// itself computes nothing in another way, so its results are the same, bit for bit.
 #pragma once
 
 #include <optional>
@@ -20,29 +20,30 @@ namespace tombolo::stage {
 class Filler {
  public:
   virtual ~Filler() = default;
-  // Computes a piece that should end by then. False: there was none, or none so short. Must not
+  // Computes a piece that should end by then. False: there was none, or none that short. Must not
   // wait for anything. On the performing thread.
   virtual bool fill(SimTime until) = 0;
 
-  // Messages that it waits for itself, from another rank's filler: they are handed over when they are
-  // there and none of training is. Where that rank is lost, so is the run's rank, as with training.
+  // Messages that the filler itself waits for, from another rank's filler: they are passed to take()
+  // when they have arrived and none of training has. If that rank is lost, this rank fails, as it
+  // would in training.
   virtual std::optional<transport::Endpoint::Awaited> awaited() const { return std::nullopt; }
   // A failure ends the rank. On the performing thread.
   virtual Status take(const link::Payload& message);
 };
 
-// An EndpointMessenger whose owner fills what it waits for. Threads other than the one that made it
-// wait as ever, and so do all where there is no filler.
+// An EndpointMessenger whose owner fills its waits. Threads other than the one that made it wait as
+// usual, and so do all if there is no filler.
 class FillingMessenger : public kernels::EndpointMessenger {
  public:
-  // `piece`: how long a message may have to wait that the Plan does not foresee. Without anything to
-  // do it asks again every `glance`.
+  // `piece`: how long a message may be delayed in a wait that the Plan does not predict. If the
+  // filler has nothing to do it is asked again every `glance`.
   struct Options {
     SimDuration piece{5'000'000};
     SimDuration glance{2'000'000};
-    prefill::RankWindows* windows = nullptr;  // outlives it; null: nothing is foreseen
+    prefill::RankWindows* windows = nullptr;  // outlives it; null: no wait is predicted
   };
-  // How often a message was there before the piece was over that ran then, and for how long.
+  // How often a message arrived before the piece that was running had ended, and how long it waited.
   struct Held {
     int64_t times = 0;
     SimDuration sum, longest;

@@ -155,7 +155,8 @@ TEST_F(FillerTest, CountsForHowLongAMessageWaited) {
   EXPECT_EQ(messenger.held().longest, messenger.held().sum);
 }
 
-// In a gap that is foreseen a piece may be as long as that is; where training is due, none is begun.
+// In a gap that is predicted a piece may be as long as the gap; where training is due, none is
+// begun.
 TEST_F(FillerTest, FillsUntilTheWindowEnds) {
   const action::Action first{action::ActionKind::kForward, 0, 0}, second{first.kind, 0, 1};
   constexpr int64_t kHour = 3'600'000'000'000;

@@ -9,16 +9,16 @@
 
 namespace tombolo::stage {
 
-// What came of sparse updates from other datacenters since the report before, of a run whose density may
-// change. Spans are of this rank's clock.
+// How sparse updates from other datacenters arrived since the previous report, in a run whose density
+// may change. Spans are by this rank's clock.
 struct ExchangeReport {
-  SimDuration computing;  // since then, less what was waited
+  SimDuration computing;  // since then, less `waited`
   SimDuration waited;     // for the exchange, computing nothing
-  int64_t bytes = 0;      // that came
-  SimDuration in_flight;  // some message was coming: from its first byte to its last
+  int64_t bytes = 0;      // received
+  SimDuration in_flight;  // while any message was arriving: from its first byte to its last
 };
 
-// What a rank computed, of a run that may change the division of its batch.
+// What a rank computed, in a run that may change the division of its batch.
 struct BatchReport {
   int64_t microbatches = 1;  // of its pipeline
   SimDuration computing;     // in forward and backward passes, all microbatches together

@@ -1,24 +1,24 @@
-// Whether the machine had room for what it was asked to emulate: a run checks itself.
+// Whether the machine was fast enough for what it was asked to emulate: a run checks itself.
 //
-// An emulated figure means something as long as waits end, and messages wake, about when they
-// should. Two measurements decide, both over the run itself:
+// An emulated figure is meaningful as long as waits end, and messages wake their receivers, about
+// when they should. Two measurements decide, both over the run itself:
 //
 //   lateness   what the emulated ranks lost to the machine in an iteration, as a share of it. Waits
 //              that took longer than planned and were not made up for by the next one; and for each
 //              of the 2 (stages - 1) hops of a pipeline's fill and drain one mean wait's and one
 //              mean message's lateness, because there the next wait is another rank's.
-//   cpu busy   share of all cores' time that was not idle: whoever used it (/proc/stat), and with
-//              real-time scheduling what the ranks used themselves, for others give way to them.
+//   cpu busy   share of all cores' time that was not idle, whatever process used it (/proc/stat);
+//              with real-time scheduling only what the ranks used, because others give way to them.
 //
-// Beyond 2 % of lateness the machine is a visible part of the figure: predictions are held to
-// 10 %, and a fifth of that is what the emulation may cost. Beyond 90 % busy somebody is nearly
-// always in the way of a rank that is due, queues form, and the lateness that was seen says little
-// about the next run.
+// Beyond 2 % of lateness the machine is a visible part of the figure: predictions must be within
+// 10 %, and a fifth of that is what the emulation may cost. Beyond 90 % busy another process is
+// nearly always in the way of a rank that is due, queues form, and the lateness that was seen says
+// little about the next run.
 //
-// Ranks that really compute are late in no such way, and may well fill the machine themselves. There
-// it is too busy where more than 90 % of it was, and a tenth went to others. Ranks on other hosts
-// count as this one's, so that a run on several may be disturbed without a word. More computing ranks
-// than cores are worth a note.
+// Ranks that really compute have no such lateness, and may well fill the machine themselves. With
+// them it is too busy if more than 90 % of it was, and a tenth went to other processes. Ranks on
+// other hosts count as ranks of this one, so a run on several hosts may be disturbed without being
+// reported. More computing ranks than cores are worth a note.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ inline constexpr double kLatenessShareMax = 0.02;
 inline constexpr double kCpuBusyMax = 0.90;
 inline constexpr double kOthersShareMax = 0.10;
 
-// Records of a Trace, beside those of the whole run (spec/trace/machine_words.h). Of emulated ranks:
-// seconds per iteration; of all: how many cores it used.
+// Records of a Trace, in addition to those of the whole run (spec/trace/machine_words.h). Of
+// emulated ranks: seconds per iteration; of all ranks: how many cores each used.
 inline constexpr const char* kLateRecord = "machine_late_s";
 inline constexpr const char* kCoresUsedRecord = "machine_cores_used";
 
@@ -68,7 +68,7 @@ Seconds lateness_of_iteration(const kernels::Lateness& waits, const kernels::Lat
 MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
                          std::optional<double> cpu_busy, int64_t cores);
 
-// So that the Trace says it as well.
+// Adds the load to the records of the Trace.
 void add_records(const MachineLoad& load, trace::Trace& trace);
 
 // All cores' time so far, in the kernel's ticks of 10 ms.

@@ -58,7 +58,7 @@ TEST(MachineLoad, AQuietMachineIsFine) {
             "at most: fine");
 }
 
-// Two ranks use 0.5 cores each of two: with real-time scheduling nobody else is in their way.
+// Two ranks use 0.5 cores each of two: with real-time scheduling no other process is in their way.
 TEST(MachineLoad, OthersGiveWayToRealtimeRanks) {
   const plan::Plan plan = make_test_plan({});
   trace::Trace trace = trace_with({{0, 0}});
@@ -79,7 +79,7 @@ class ComputingRanks : public ::testing::Test {
     for (auto& datacenter : plan_.cluster.datacenters)
       datacenter.device.kind = cluster::DeviceKind::kCpu;
   }
-  // Of four ranks that use so many cores together.
+  // The load of four ranks that use `cores_used` cores together.
   MachineLoad load(double cores_used, double cpu_busy, int64_t cores) const {
     trace::Trace trace;
     for (int32_t rank = 0; rank < 4; ++rank)

@@ -1,6 +1,6 @@
-// What a link of the Plan feels like on this host: latency and rate between two Endpoints shaped as
-// the runtime shapes them, run.byte_scale taken out again. The difference to the cluster file is
-// what the host adds.
+// Measures a link of the Plan as it is on this host: latency and rate between two Endpoints shaped
+// as the runtime shapes them, with run.byte_scale taken out again. The difference to the cluster
+// file is what the host adds.
 #pragma once
 
 #include "base/clock.h"

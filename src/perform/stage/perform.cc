@@ -181,8 +181,8 @@ class Performer {
   std::optional<SimTime> first_computation_;
   BatchReport in_passes_;         // of this iteration so far
   SimDuration exposed_at_first_;  // what it had waited for gradients when its first pass began
-  // What came and was not computed with yet, by the stage that will; what was computed and not sent
-  // yet, by the stage that did.
+  // What was received and not computed with yet, by the stage that will; what was computed and not sent yet, by the
+  // stage that did.
   Waiting inputs_, output_gradients_, outputs_, input_gradients_;
   kernels::Lateness message_lateness_;  // of this iteration
   SimDuration wan_wait_;                // of this iteration
@@ -192,7 +192,7 @@ class Performer {
   int64_t skipped_in_a_row_ = 0;
   trace::Trace trace_;
   ReportQueue desk_;
-  // Where groups are updated the exchange's thread has it, but while nothing is under way there.
+  // Used by the exchange thread if that updates groups, and by this thread while that one is idle.
   state::CheckpointWriter writer_;
   std::unique_ptr<exchange::ExchangeThread> exchange_;  // the last one: it goes before what it uses
 };
@@ -233,8 +233,8 @@ void Performer::find_ends() {
   }
 }
 
-// As the launcher has ordered it, from this iteration on; of two pipelines or more, so that replicas sum their
-// gradients.
+// Divides the batch as the launcher has ordered it, from this iteration on. There are at least two pipelines, so
+// replicas reduce their gradients.
 Status Performer::divide_batch() {
   if (!options_.batch) return {};
   const auto each = TRY(during(options_.batch->begin(iteration_, options_.activity),
@@ -249,7 +249,7 @@ Status Performer::divide_batch() {
   return {};
 }
 
-// The thread that updates calls both.
+// Both are called by the thread that updates.
 Status Performer::before_update(int64_t step) {
   if (updates_by_group_) TRY(writer_.check());
   {
@@ -307,7 +307,7 @@ Status Performer::iterate(int64_t iteration) {
   if (exchange_) exchange_->begin_iteration(iteration);
   TRY(kernels_.begin_iteration(iteration));
   TRY(act_all());
-  // A schedule sends whatever it computes for others, and computes with whatever comes.
+  // A schedule sends all that it computes for others, and uses all that it receives.
   const size_t left =
       inputs_.size() + output_gradients_.size() + outputs_.size() + input_gradients_.size();
   CHECK(left == 0, "{} results of iteration {} were not used", left, iteration);
@@ -335,7 +335,7 @@ void Performer::record_freshness() {
   record("fresh_share", iteration_, real(here.fresh) / real(here.used));
 }
 
-// Where the density may change. What was waited before an evaluation belongs to the iteration behind it.
+// Of a run whose density may change. Waits before an evaluation belong to the iteration after it.
 std::optional<ExchangeReport> Performer::report_exchange() {
   if (!exchange_ || !plan_.exchange.value_or(plan::Exchange{}).density_changes())
     return std::nullopt;
@@ -349,7 +349,7 @@ std::optional<ExchangeReport> Performer::report_exchange() {
                         .in_flight = came.in_flight};
 }
 
-// For sums of gradients, since the last call.
+// Waits for the all-reduce of gradients since the last call.
 std::vector<exchange::ExchangeThread::Wait> Performer::take_waits() {
   std::vector<exchange::ExchangeThread::Wait> waits;
   if (exchange_) waits = exchange_->take_waits();
@@ -366,7 +366,7 @@ Result<IterationReport> Performer::report(int64_t iteration) {
   if (holds_last_) out.loss = kernels_.loss();
   out.update_skipped = clipping_ && clipping_->skip;
   if (holds_last_ && clipping_ && !clipping_->skip) out.gradient_norm = clipping_->norm;
-  // The gradients of such a loss were left out.
+  // A loss that is not finite is expected here: its gradients were left out.
   if (out.update_skipped && out.loss && !std::isfinite(*out.loss)) out.loss.reset();
   if (out.loss && !std::isfinite(*out.loss)) {
     return failed(
@@ -389,7 +389,7 @@ Result<IterationReport> Performer::report(int64_t iteration) {
   return out;
 }
 
-// Of a pair, the sends behind it are done with it: each left as its side ended.
+// The sends that follow a pair are done as part of it: each result left when its side of the pair ended.
 Status Performer::act_all() {
   size_t next_pair = 0;
   std::set<Action> sent;
@@ -627,13 +627,13 @@ Status Performer::reduce(const Action& action) {
   return {};
 }
 
-// Where this pass has the beginning of the sums in it.
+// Tells the kernels when the all-reduces of gradients begin, if that is within this pass.
 Status Performer::begin_sums() {
   if (!sums_begin_ || sums_begin_->place != place_) return {};
   return kernels_.sums_begin(sums_begin_->after);
 }
 
-// With overlap all groups have left, and nobody waits for them here.
+// With overlap all groups have already left, and this action does not wait for them.
 Status Performer::reduce_by_groups(const Action& action) {
   if (plan_.exchange_overlaps()) return {};
   exchange_->release(action.stage);
@@ -787,8 +787,8 @@ void Performer::draw_compute(const Action& action, int64_t iteration, SimTime st
             {}, end - start);
 }
 
-// A pass, or a part of one that began `before` into it. What it communicates inside stands behind its
-// computation, as the simulator draws it: as planned where devices wait, else as measured; of a pair it does not.
+// A pass, or a part of one that began `before` into it. Communication inside the pass is drawn after its computation,
+// as the simulator does: as planned if devices wait, else as measured; for a pair it is not drawn.
 void Performer::draw_pass(const trace::Interval& pass, SimDuration before, SimDuration whole) {
   const auto is_in = [&](const schedule::Pair& pair) {
     return pair.forward == pass.action || pair.backward == pass.action;

@@ -93,7 +93,7 @@ class DiaryKernels : public kernels::Kernels {
   }
   Diary& diary_;
   int updates_ = 0;
-  // After so many updates: 'a', 'b', ...
+  // After 0, 1, ... updates: 'a', 'b', ...
   std::vector<kernels::NamedTensor> state_{{"layers.0.x", "U8", {1}, payload('a')}};
 };
 
@@ -221,7 +221,7 @@ TEST_F(Performing, EvaluationPassesThroughTheStages) {
 }
 
 // Sixteen batches may be under way; the sender waits for the acknowledgement of batch 0 before it
-// sends batch 16, and asks for none that nobody waits for.
+// sends batch 16, and asks for no acknowledgement that no batch waits for.
 TEST_F(Performing, EvaluationDoesNotFloodTheLink) {
   kernels_.batches_ = 18;
   ASSERT_TRUE(perform_rank(0, make_test_plan({.microbatches = 1, .steps = 1})));
@@ -281,7 +281,7 @@ TEST_F(Performing, NeighbouringStagesOfARankPassResultsOnWithoutAMessage) {
 }
 
 TEST_F(Performing, NeighboursFollowTheLayout) {
-  // Down and up: 0 1 2 3 / 7 6 5 4. Nobody has a link to itself, or two to one peer.
+  // Down and up: 0 1 2 3 / 7 6 5 4. No rank has a link to itself, or two to one peer.
   const auto folded =
       make_test_plan({.stages = 4, .microbatches = 8, .schedule = "w", .virtual_stages = 2});
   EXPECT_THAT(kernels::neighbours(folded, 0), ElementsAre(1));
@@ -431,7 +431,7 @@ TEST_F(Performing, IterationsGoOnWhileAShardIsWritten) {
   }
 }
 
-// The shard of step 2 is read no earlier than somebody waits for it.
+// The shard of step 2 is read no earlier than an update waits for it.
 TEST_F(Performing, WithoutRoomForACopyAnUpdateWaitsForTheDisk) {
   std::promise<void> waits;
   int64_t notes = 0, done = 0;
@@ -479,7 +479,7 @@ TEST_F(Performing, ADiskThatFailsStopsTheRun) {
   }
 }
 
-// But where somebody else decides, it goes on; a peer that is gone is no disk.
+// With a hook that decides, training continues; a lost peer is not treated as a disk error.
 TEST_F(Performing, AMissedCheckpointIsTold) {
   std::vector<std::string> story;
   Hooks hooks;

@@ -1,6 +1,7 @@
-// Prompts without end in the gaps of an emulated rank: a layer is a wait of the duration that a law
-// gives it, as emulated kernels wait instead of computing. Nobody asks and nobody is answered; it
-// shows what a run would carry, and that training does not notice.
+// A synthetic, endless load of prompts in the gaps of an emulated rank: a layer is a wait of the
+// duration that a law gives it, as emulated kernels wait instead of computing. There are no
+// requests and no answers; it shows how many prompts a run could serve, and that training is not
+// affected.
 #pragma once
 
 #include "base/clock.h"
@@ -10,7 +11,7 @@ namespace tombolo::stage {
 
 class PromptLoadFiller : public Filler {
  public:
-  // A prompt has so many layers; the last one takes `ends` more. CHECKs that a layer takes time.
+  // A prompt has `layers` layers; the last one takes `ends` more. CHECKs that a layer takes time.
   PromptLoadFiller(int64_t layers, SimDuration layer, SimDuration ends, Clock& clock);
 
   // A wait that ends late by less than 10 ms makes the next one shorter (emulated_kernels.h).

@@ -1,6 +1,6 @@
 // A filler that remembers when it filled, so that the Trace can show what the gaps of training were
-// used for: one span a piece, up to `spans_max` of them; later ones are filled and not remembered.
-// On the performing thread, as every filler.
+// used for: one span per piece, up to `spans_max` of them; later ones are filled but not recorded.
+// On the performing thread, like every filler.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Reports of iterations whose last update may end on another thread, after the iteration's own last
-// action: each is told once both are there, by whoever comes last. So an iteration that was reported
-// is done, whatever happens next.
+// action. A report is sent once both have ended, by the thread that comes last. So an iteration that
+// was reported is done, whatever happens next.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class ReportQueue {
     return tell_ ? tell_(report) : Status{};
   }
 
-  // Where updates are made: all of the iteration's are done, at `now` of the Trace.
+  // On the thread that updates: all updates of the iteration are done, at `now` of the Trace.
   Status updated(int64_t iteration, SimTime now) {
     std::unique_lock lock(mutex_);
     updated_ = iteration;

@@ -374,7 +374,7 @@ Status check_outer_steps(const Manifest& manifest, const plan::Plan& plan,
   const auto streams = [](const plan::Exchange& exchange) {
     return exchange.fragments_in_use() > 1 && exchange.delay_in_use() > 0;
   };
-  // Each stage is cut into fragments by itself: of other stages other parameters are under way.
+  // Each stage is cut into fragments separately: other stages have other parameters under way.
   if ((streams(*before.exchange) || streams(*plan.exchange)) &&
       manifest.layers_of_stages != layers_of_stages(plan)) {
     return unusable(

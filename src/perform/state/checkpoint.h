@@ -1,18 +1,18 @@
-// Checkpoints: what a run needs to go on bit-exactly after it was interrupted.
+// Checkpoints: what a run needs to resume bit-exactly after it was interrupted.
 //
 //   checkpoints/step-00000010/rank-0.5d8c1f0a93b2e764.safetensors   written by each rank, whole or
 //   checkpoints/step-00000010/rank-1.02f7c0de41a95b83.safetensors   not at all, each on its host
-//   checkpoints/step-00000010/manifest.json    written last, beside each of them: it makes the
-//                                              checkpoint exist
+//   checkpoints/step-00000010/manifest.json    written last, next to the shards on each host: it
+//                                              makes the checkpoint exist
 //
 // The folder need not be shared: each host has the shards of its ranks, and all have the manifest,
-// which says of every tensor where it lies, in which shard, and what its digest is. So a rank reads
+// which lists every tensor with its shard, its place there and its digest. So a rank reads
 // the tensors that it needs and no more (state_reader.h), and a damaged one is found and named
 // before it is used. Tensors have global names; a checkpoint can therefore be loaded by another
 // split of the layers over stages.
 //
-// A shard is named after what it holds. Whoever writes one of the same name, such as a rank of an
-// epoch that is over and that nobody could reach, writes the same bytes; one with other bytes has
+// A shard's name contains the digest of its bytes. So a late writer, such as a rank of an ended epoch
+// that could not be reached, writes the same bytes under the same name; a shard with other bytes has
 // another name and replaces nothing. docs/formats/checkpoint.md is the format,
 // docs/decisions/0026-state-without-a-shared-folder.md says why.
 #pragma once
@@ -38,7 +38,7 @@
 namespace tombolo::state {
 
 inline constexpr int kManifestVersion = 3;
-inline constexpr int kManifestWithoutDigest = 2;  // which is read, too
+inline constexpr int kManifestWithoutDigest = 2;  // also read
 
 // One rank's file, as the rank reports it and the manifest lists it.
 struct Shard {
@@ -70,7 +70,7 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
-// The same source, where what is asked for has that suffix.
+// The same source, with `suffix` appended to every name that is asked for.
 kernels::TensorSource with_suffix(const kernels::TensorSource& tensors, const std::string& suffix);
 bool writes_shard(const plan::Plan& plan, int32_t rank);
 std::vector<int64_t> layers_of_stages(const plan::Plan& plan);
@@ -102,16 +102,16 @@ Status commit_checkpoint(const std::string& directory, const Manifest& manifest,
 // so that `keep` are left, it included. What is newer stays.
 void retire_checkpoints(const std::string& directory, int64_t step, int64_t keep);
 
-// Removes the folders of steps from `first` on that have no manifest, but for those of `complete`:
-// what an interrupted run left there, whether or not it came to say so.
+// Removes the folders of steps from `first` on that have no manifest, except those in `complete`:
+// what an interrupted run left there, reported or not.
 void discard_unfinished(const std::string& directory, int64_t first,
                         const std::set<int64_t>& complete = {});
 
 // Removes the folder of one step, unless the checkpoint exists here.
 void discard_step(const std::string& directory, int64_t step);
 
-// What lies in a directory of checkpoints, by the newest step: of `most` steps that have a manifest
-// and as many that have none, so that what was never finished hides nothing that was. Sizes are those
+// The files in a directory of checkpoints, newest step first: at most `most` steps that have a manifest
+// and as many that have none, so that unfinished steps never crowd out finished ones. Sizes are those
 // of the files, whatever a manifest says.
 struct StepFile {
   int64_t step = 0;
@@ -129,8 +129,9 @@ inline constexpr const char* kManifestName = "manifest.json";
 Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
                                                          int64_t below = INT64_MAX);
 
-// For a run that resumes automatically: the newest one whose manifest can be read, and `passed_over` hears
-// of those that cannot, and what is taken instead. Where none can: what is wrong with the newest.
+// For a run that resumes automatically: the newest checkpoint whose manifest can be read. If newer ones
+// cannot be, `passed_over` receives the newest one's error and the folder that is used instead. If none
+// can be read, fails with the newest one's error.
 using PassedOver = std::function<void(const Error& damage, const std::string& instead)>;
 Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::string& directory,
                                                                   int64_t below,

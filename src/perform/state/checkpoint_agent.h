@@ -1,9 +1,8 @@
 // A rank's files, on its own host: checkpoints, kept states, its part of the Trace.
 //
-// It says what is there, hands out pieces of it, makes checkpoints exist when the launcher has seen
-// all shards, and removes older ones when it is told that all hosts have the newer one. That is
-// done on a thread of its own: a slow disk keeps neither the computation nor the heartbeats
-// waiting.
+// It reports which files are there, serves pieces of them, commits a checkpoint when the launcher
+// has seen all shards, and removes older ones once all hosts have the newer one. This runs on a
+// thread of its own, so a slow disk delays neither the computation nor the heartbeats.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +26,13 @@ namespace tombolo::state {
 struct StatePlaces {
   std::string output;       // its part of the Trace, and kept states
   std::string checkpoints;  // empty: the Plan has none
-  std::string run = {};     // whose they are (checkpoint_lock.h); empty: they are not locked
+  std::string run = {};     // its name in the lock (checkpoint_lock.h); empty: not locked
 };
 
 // "trace-rank-3.jsonl" in the folder: a rank's part of the Trace, until the launcher merges them.
 std::string rank_trace_path(const std::string& folder, int32_t rank);
 
-// What is said to whom who lacks `asked` of it: an answer with the bytes, or with what is wrong.
+// The answer to a rank that asks for a piece of a file: its bytes, or the error.
 FilePiece answer(const StatePlaces& places, int32_t rank, const FileRequest& asked);
 
 class CheckpointAgent {
@@ -44,17 +43,18 @@ class CheckpointAgent {
 
   const StatePlaces& places() const { return places_; }
 
-  // What of earlier attempts is here; where the run begins afresh nothing of kept states, which
-  // are removed. On the calling thread.
+  // The files of earlier attempts on this host. `fresh`: the run begins, so kept states are removed
+  // and not listed. On the calling thread.
   Inventory take_stock(bool fresh) const;
-  // All folders can be written to, that of checkpoints where some will be, and no other run writes
-  // there as long as this keeper is: before the first step, and not after the last one.
+  // Checks that all folders can be written to, that of checkpoints if there will be some, and locks
+  // the latter against other runs as long as this object lives. Call before the first step, not
+  // after the last one.
   Status prepare(bool takes_checkpoints);
 
-  // To be done in order; returns at once. Trouble is the launcher's to hear.
+  // Queues an order; returns at once. Orders are done in sequence; failures go to the launcher.
   using Order = std::variant<Commit, Drop, Retire, FileRequest>;
   void take(Order order);
-  // Waits until all of it is done; later orders are ignored.
+  // Waits until all orders are done; later ones are ignored.
   void finish();
 
  private:

@@ -1,12 +1,12 @@
-// The launcher's desk for state: with what a run begins, which checkpoints come into being, and
-// files that go from one host to another. Folders need not be shared.
+// The launcher's side of state transfer: which state a run begins with, when a checkpoint is
+// committed, and copying files from one host to another. Folders need not be shared.
 //
-//   gathering   asks all ranks what is on their hosts, and says with what all begin
-//   working     commits checkpoints in two steps (commit_tracker.h), passes pieces of shards on to
+//   gathering   asks all ranks what is on their hosts, and tells all which state they begin with
+//   working     commits checkpoints in two steps (commit_tracker.h), forwards pieces of shards to
 //               ranks whose hosts lack them (file_pieces.h)
 //   at the end  fetches the parts of the Trace that it cannot see in its own folder
 //
-// One thread; never blocks but for this host's disk.
+// One thread; never blocks except on this host's disk.
 #pragma once
 
 #include <cstdint>
@@ -28,39 +28,39 @@
 
 namespace tombolo::state {
 
-// In a line for people: why an older checkpoint is what the run begins with.
+// One line for people: why the run begins with an older checkpoint.
 std::string going_on_from(const Error& damage, const std::string& instead);
 
 class CheckpointCoordinator {
  public:
   struct Options {
     std::string output;      // the launcher's folder
-    std::string run = {};    // what ranks call it in the lock of its checkpoints
-    int64_t epoch = 0;       // that gathers
-    bool goes_on = false;    // with a run that lost somebody
-    bool resume = false;     // a person said so
+    std::string run = {};    // its name in the lock of its checkpoints
+    int64_t epoch = 0;       // that gathers now
+    bool goes_on = false;    // the run lost a rank, and restarts
+    bool resume = false;     // requested by a person (--resume)
     bool elsewhere = false;  // ranks are on other hosts, which may have what this one lacks
     std::optional<state::FoundCheckpoint> newest;  // of the checkpoints that are here
     int64_t below = INT64_MAX;                     // checkpoints from this step on are damaged
     std::function<void(int32_t rank, const StateMessage&)> tell;
     std::function<void(const std::string&)> note;  // what people should know; may be empty
   };
-  // The Plan outlives the desk.
+  // The Plan outlives this object.
   CheckpointCoordinator(const plan::Plan& plan, Options options);
 
-  // To all ranks; what they answer.
+  // The question to all ranks; add() takes each rank's answer.
   Survey survey() const;
   Status add(int32_t rank, const Inventory& inventory);
 
-  // With what all begin.
+  // What all ranks begin with.
   struct Beginning {
     int64_t first_iteration = 1;
     std::optional<state::Manifest> state;  // nothing: from the beginning
     int64_t state_epoch = 0;               // in which it was kept; 0: of a checkpoint
   };
-  // Nothing while a rank has not answered. Where the newest checkpoint is torn, or a shard of it is
-  // nowhere, an older one that is whole, and a note names both. Unusable where there is none, or where
-  // it does not fit. Once.
+  // Nothing until every rank has answered. If the newest checkpoint is torn, or no host has one of its
+  // shards, an older one that is whole, and a note names both. Unusable if there is none, or if
+  // it does not fit. Returns a value once.
   Result<std::optional<Beginning>> beginning();
 
   // Whether some host has a checkpoint from before that step.
@@ -68,25 +68,25 @@ class CheckpointCoordinator {
 
   void add(int32_t rank, int64_t step, const state::Shard& shard);
   Status committed(int32_t rank, int64_t step);
-  // Somebody's disk did not take it. False where that was known.
+  // A rank's disk could not take its part of that checkpoint. False if that was known.
   bool missed(int64_t step);
   Status asked(int32_t rank, const FileRequest& wanted);
   Status came(int32_t rank, const FilePiece& piece);
   Status finished(int32_t rank, const Finished& finished);
 
-  // All ranks have finished: the last step's checkpoint is due. Who is lost before leaves something
-  // to go on from.
+  // All ranks have finished: commits the last step's checkpoint. Not earlier, so that a run that loses
+  // a rank before this still has a step to resume from.
   void all_finished();
-  // Nothing is on its way any more.
+  // No file is being fetched and no commit is pending.
   bool idle() const { return pulls_.empty() && !book_.pending(); }
-  // To all ranks, when it is.
+  // The message to all ranks once it is idle().
   Over over() const { return {fetched_}; }
   // Where a rank's part of the Trace lies now.
   std::string trace_path(int32_t rank) const;
-  // Of a run that was done: what the launcher before had fetched of the Trace is ours. False: not
-  // all parts are here any more, because it had merged them.
+  // For a run that was done: adopts the parts of the Trace that the previous launcher fetched. False:
+  // not all of them are here any more, because it had merged them.
   bool take_fetched();
-  // When all ranks have ended, or not: what is of no use any more goes.
+  // At the end, whether all ranks have ended or not: removes the parts of the Trace.
   void clear() const;
 
   // Steps of which all shards are on their hosts. Some host may have the manifest, too.
@@ -101,7 +101,7 @@ class CheckpointCoordinator {
     std::function<Status(std::string_view)> take;
     std::function<Status()> done;
   };
-  // Of a rank that asked, the number that it gave, and who was asked for it.
+  // A request passed on: the rank that asked, its id for the request, and the rank that was asked.
   struct Asked {
     int32_t rank = 0;
     int64_t id = 0;
@@ -127,7 +127,7 @@ class CheckpointCoordinator {
   StateSources sources_;
   CommitTracker book_;
   std::optional<state::FoundCheckpoint> newest_;
-  bool looked_ = false;                  // at what other hosts have
+  bool looked_ = false;                  // for manifests on other hosts
   std::optional<state::Manifest> last_;  // of the last step, all of whose shards are there
   std::map<int64_t, state::Manifest> committing_;
   std::set<int64_t> complete_;

@@ -48,7 +48,8 @@ Status name_holder(const std::string& path, int fd, const std::string& run) {
   return {};
 }
 
-// Whose it is, once the lock is shared with them; nothing while somebody takes it or lets it go.
+// The name of the run that holds the lock, once we share it; nothing while another process takes or
+// releases it.
 Result<std::optional<std::string>> share(const std::string& path, int fd, const std::string& run) {
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
     TRY(name_holder(path, fd, run));

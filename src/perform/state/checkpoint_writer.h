@@ -3,9 +3,9 @@
 // A thread reads the state where it lies (copy_on_write_state.h), writes it, makes it durable and reports
 // it. Before the next update what is unread is copied, where the host has room for it
 // (memory_budget.h), so that a slow disk does not stop training; else the update waits. At most one
-// checkpoint is under way: who comes with the next one waits until it is done. So a run loses
-// nothing to a checkpoint that is written in less time than the passes of an iteration take, and
-// needs no memory for it.
+// checkpoint is under way: the next one waits until it is done. So a run loses no time to a
+// checkpoint that is written in less time than the passes of an iteration take, and needs no memory
+// for it.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ class CheckpointWriter {
  public:
   using Write = std::function<Result<Shard>(int64_t step, CopyOnWriteState& state)>;
   using Report = std::function<Status(int64_t step, const Shard& shard)>;
-  // Called instead of a report where a shard could not be written (kUnusable: the disk is full,
-  // say); then that is no failure.
+  // Called instead of a report if a shard could not be written (kUnusable, for example because the
+  // disk is full); the writer then does not fail.
   using Miss = std::function<Status(int64_t step, const Error& error)>;
   struct Options {
     // All three are called on the writing thread; `report` and `miss` may be empty.
@@ -47,18 +47,18 @@ class CheckpointWriter {
   // Begins to write. Nothing else may be under way: finish() first.
   void begin(int64_t step, std::vector<kernels::TensorView> state);
 
-  // The state is about to change. What is under way goes on with what it was at begin(). Cost: a
-  // copy of what is unread, or the time until nothing is.
+  // The state is about to change. A write under way still gets the state as it was at begin(). Cost: a
+  // copy of what is unread, or the time until all is read.
   void before_update();
 
-  // Waits for what is under way. Fails as it did; then, and later, nothing is.
+  // Waits for the write under way, and fails as it did. Afterwards none is under way.
   Status finish();
 
-  // Without waiting: the failure of what was under way and has ended meanwhile.
+  // Without waiting: the failure of a write that has ended meanwhile.
   Status check();
 
-  // How long the writes took of which finish() or check() saw the end, by step; not of those that
-  // were missed.
+  // How long each write took whose end finish() or check() has seen, by step; missed ones are left
+  // out.
   struct Written {
     int64_t step = 0;
     SimTime start, end;  // on the clock

@@ -164,7 +164,7 @@ TEST_F(CheckpointWriters, ThatFailKeepNoUpdateWaiting) {
 #endif
 #ifndef TOMBOLO_HAS_SHADOWS
 
-// Kernels of nothing but a state. What nobody calls is not there.
+// Kernels with a state only. Functions that the test does not call are not implemented.
 class LargeKernels : public kernels::Kernels {
  public:
   explicit LargeKernels(size_t bytes)

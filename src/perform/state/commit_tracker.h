@@ -1,12 +1,12 @@
-// Which checkpoints are on their way to exist: the launcher's book of them.
+// The launcher's record of checkpoints that are being committed.
 //
 //   every shard is reported     ->  all ranks are to commit (Commit)
 //   every rank has committed    ->  the checkpoint exists everywhere; older ones may go (Retire)
 //
 // A rank reports a shard when it has read it back from its disk (state/checkpoint.h), and commits
 // when the manifest and the folder around it would survive a power cut. So nothing older is removed
-// before what replaces it is whole on every host. Where one of them cannot do its part, because its
-// disk is full, the checkpoint is missed: it never exists everywhere, and what is older stays. Pure.
+// before what replaces it is whole on every host. If a rank cannot do its part, because its disk is
+// full, the checkpoint is missed: it never exists everywhere, and older ones stay. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,32 @@ namespace tombolo::state {
 
 class CommitTracker {
  public:
-  // The Plan outlives the book.
+  // The Plan outlives this object.
   CommitTracker(const plan::Plan& plan, int64_t epoch) : plan_(plan), epoch_(epoch) {}
 
-  // One rank's shard. The manifest where it is the last one: of replicas the first writes for all,
-  // where they do not shard the optimizer's state.
-  // Fails, naming the rank, where it is of another epoch, of a rank that writes none, or has
-  // another file's name: then it is as if it had never come.
+  // Takes one rank's shard; returns the manifest when it was the last one missing. The first replica
+  // writes for all, unless they shard the optimizer's state.
+  // Fails, naming the rank, if the shard is of another epoch, of a rank that writes none, or has
+  // another file's name: such a shard is ignored.
   Result<std::optional<state::Manifest>> add(int32_t rank, int64_t step, const state::Shard& shard);
 
-  // A rank has made a checkpoint exist on its host. True where it was the last one. Fails where
-  // nobody asked it to.
+  // A rank has made a checkpoint exist on its host. True if it was the last one. Fails if it was not
+  // asked to.
   Result<bool> committed(int32_t rank, int64_t step);
 
-  // Somebody's part of it will not be there. What others still say of theirs counts for nothing.
-  // False where that was known.
+  // A rank's part of it will be missing. Later reports of other ranks about this step are ignored.
+  // False if that was known.
   bool missed(int64_t step);
   bool is_missed(int64_t step) const { return missed_.contains(step); }
 
-  // Some rank has been asked to commit, and has not said that it did.
+  // Some rank has been asked to commit and has not reported that it did.
   bool pending() const { return !awaited_.empty(); }
 
  private:
   const plan::Plan& plan_;
   const int64_t epoch_;
   std::map<int64_t, std::map<int32_t, state::Shard>> shards_;  // by step, then by rank
-  std::map<int64_t, std::set<int32_t>> awaited_;               // by step: who has not committed
+  std::map<int64_t, std::set<int32_t>> awaited_;               // by step: ranks yet to commit
   std::set<int64_t> missed_;
 };
 

@@ -57,7 +57,7 @@ TEST_F(Commits, OfShardedStateWaitForEveryReplica) {
   }
 }
 
-// A rank that was cut off, stopped, and goes on when all others have begun anew.
+// A rank that was cut off and suspended, and continues when all others have started a new epoch.
 TEST_F(Commits, RefuseWhatAZombieReports) {
   const auto zombie = book_.add(first_, 4, shard_of(first_, 2));
   ASSERT_FALSE(zombie);

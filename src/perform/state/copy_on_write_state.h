@@ -1,10 +1,10 @@
 // A rank's state while a thread writes it to a file from where it lies.
 //
-// That thread reads it once, from front to back. The performing thread goes on meanwhile, because
-// passes write nothing of the state. An update does, so what is unread by then is copied before, or
-// the update waits until nothing is. Either way what is read is the state as it was lent.
+// That thread reads it once, from front to back. The performing thread continues meanwhile, because
+// passes do not write to the state. An update does, so what is unread by then is copied first, or
+// the update waits until all is read. Either way the thread reads the state as it was lent.
 //
-// Memory: a piece of 4 MiB, and of copies what an update finds unread, each until it is read.
+// Memory: a piece of 4 MiB, and copies of what was unread at an update, each until it is read.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ class CopyOnWriteState {
   std::vector<TensorShape> shapes() const;
   // The next bytes, of one tensor or several; valid until the next call. Empty: that was all.
   std::span<const std::byte> next();
-  // It reads no more.
+  // The reading thread reads no more.
   void close();
 
   // --- the performing thread ---
-  // Bytes that are neither read nor copied: while there are any, nobody may change the state.
+  // Bytes that are neither read nor copied: while there are any, no thread may change the state.
   int64_t exposed() const;
-  // Afterwards none are, but where there is no memory for the copies: then false.
+  // Copies what is exposed. False if there is no memory for the copies.
   bool copy();
-  // Waits until none are.
+  // Waits until nothing is exposed.
   void await_read();
 
  private:

@@ -1,8 +1,8 @@
 // Files that travel over the control links, a piece at a time: shards that a host lacks, a
 // manifest, a rank's part of the Trace.
 //
-// Who wants a file asks the launcher, which asks a rank that has it; pieces go back the same way. A
-// few are asked for ahead, so that a long way costs less, and never more: what is on its way is
+// A rank that wants a file asks the launcher, which asks a rank that has it; pieces return the same
+// way. At most kPiecesAhead are requested ahead, so that latency costs less: bytes in flight stay
 // bounded however large the file is, and heartbeats on the same link wait for a few pieces at most.
 #pragma once
 
@@ -32,11 +32,11 @@ class PieceWindow {
   // The next piece to ask for now; nothing while enough are on their way, or when all are asked
   // for.
   std::optional<FileRequest> ask();
-  // Fails where it is not the piece that is due, is not whole, or says why there is none.
+  // Fails if it is not the piece that is due, is not whole, or carries an error instead of bytes.
   Status add(const FilePiece& piece);
   bool done() const { return taken_ == range_.bytes; }
   const FileRequest& range() const { return range_; }
-  // Ids from the range's on are taken, up to this one without it.
+  // The pieces have the ids from the range's id on, up to this one exclusive.
   int64_t end_id() const;
 
  private:
@@ -58,7 +58,7 @@ class PieceFetcher {
   Result<link::Payload> fetch(FileRequest range);
   // From the thread that listens.
   void take(FilePiece piece);
-  // Whoever waits, now or later, fails so.
+  // fetch() fails with this error, now and later.
   void stop(const Error& error);
 
  private:

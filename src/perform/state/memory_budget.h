@@ -2,8 +2,8 @@
 //
 // A copy of the state saves time: a slow disk does not stop training, and a lost rank costs an
 // iteration instead of the way back to a checkpoint. It is not worth a host that runs out of memory
-// and kills somebody. So a rank copies what fits into half of the memory that its host can still
-// give, divided by the ranks that may ask at the same time; the other half is everybody else's.
+// and kills a process. So a rank copies what fits into half of the memory that its host can still
+// give, divided by the ranks that may ask at the same time; the other half is for other processes.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace tombolo::state {
 // the system does not say. `root`: a folder in place of "/", for tests.
 std::optional<int64_t> memory_available(const std::string& root = "");
 
-// Whether a rank may take so many bytes now.
+// Whether a rank may take this many bytes now.
 using Room = std::function<bool(int64_t bytes)>;
 
-// `ranks`: how many share this host. Where nobody knows what is available there is room.
+// `ranks`: how many share this host. If the available memory is not known, there is room.
 Room half_of_the_host(int64_t ranks, std::function<std::optional<int64_t>()> available);
 
 }  // namespace tombolo::state

@@ -26,7 +26,7 @@ TEST_F(MemoryRooms, AreWhatTheHostCanStillGive) {
   EXPECT_GT(*memory_available(), 0) << "of this machine";
 }
 
-// A group may use 5000 bytes, uses 4000, and 1500 of these are pages of files that nobody reads.
+// A group may use 5000 bytes, uses 4000, and 1500 of these are inactive pages of files.
 TEST_F(MemoryRooms, AreWhatControlGroupsAllow) {
   write("proc/meminfo", "MemAvailable: 3000 kB\n");
   write("proc/self/cgroup", "0::/job/step\n");

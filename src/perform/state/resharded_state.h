@@ -30,7 +30,7 @@ namespace tombolo::state {
 using TensorShapes = std::map<std::string, std::vector<int64_t>, std::less<>>;
 TensorShapes shapes_of(const Manifest& manifest);
 
-// Whether all in this shard is what only datacenters need that the Plan does not have.
+// Whether only datacenters that the Plan does not have need the tensors of this shard.
 bool is_left_behind(const Shard& shard, const plan::Plan& plan);
 
 class ReshardedState {
@@ -39,10 +39,10 @@ class ReshardedState {
   ReshardedState(const plan::Plan& plan, int32_t rank, TensorShapes shapes,
                  kernels::TensorSource read);
 
-  // Fails as `read` does, also where nothing takes the tensor's place.
+  // Fails as `read` does, also if nothing can replace the tensor.
   Result<kernels::NamedTensor> read(const std::string& name);
 
-  // What was not as asked for, one sentence each.
+  // What was replaced, one sentence each.
   const std::set<std::string>& notes() const { return notes_; }
 
  private:

@@ -28,7 +28,7 @@ kernels::NamedTensor floats(const std::string& name, const std::vector<float>& n
   return tensor(name, "F32", numbers);
 }
 
-// A pipeline in each of so many datacenters: oregon, paris, tokyo.
+// A pipeline in each of this many datacenters: oregon, paris, tokyo.
 plan::Plan plan_of(int datacenters, const plan::Exchange& exchange) {
   plan::Plan plan = make_test_plan(
       {.stages = 1, .replicas = datacenters, .ring = datacenters > 2, .apart = true});
@@ -177,7 +177,7 @@ TEST(ReshardedState, KernelsOfEveryModeReadThoseOfAll) {
       TensorShapes shapes;
       for (const kernels::NamedTensor& each : state) shapes.emplace(each.name, each.shape);
       for (const auto& to : modes) {
-        // Parameters of emulated kernels exist where something is kept beside them.
+        // Emulated kernels have parameters only if the exchange keeps something in addition to them.
         if (to && !from) continue;
         for (const int after : {2, 3}) {
           plan::Plan reads = plan_of(after, {});

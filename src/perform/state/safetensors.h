@@ -63,7 +63,7 @@ struct TensorShape {
   std::vector<int64_t> shape;
 };
 
-// The path of a file that is named after its digest, in the folder where it was created.
+// The path of a file whose name contains its digest, in the folder where it was created.
 using PathOfDigest = std::function<std::string(const std::string& digest)>;
 
 // Writes a file whose tensors need not lie in memory together: the header first, then the bytes of
@@ -74,9 +74,9 @@ class SafetensorsWriter {
   // CHECKs that names differ and dtypes are known. Unusable for sizes beyond 63 bits.
   static Result<SafetensorsWriter> create(const std::string& path, std::vector<TensorShape> tensors,
                                           const Metadata& metadata = {});
-  // All bytes of the next tensor. CHECKs that it has so many.
+  // All bytes of the next tensor. CHECKs that it has this many.
   Status add(std::span<const std::byte> bytes);
-  // The next bytes, of as many tensors as they belong to. CHECKs that there are so many.
+  // The next bytes, which may span several tensors. CHECKs that this many are still to come.
   Status append(std::span<const std::byte> bytes);
   // CHECKs that all tensors were added. `path`: another name than at first.
   Result<WrittenFile> finish(const PathOfDigest& path = {});
@@ -89,10 +89,10 @@ class SafetensorsWriter {
   void end_tensors();
 
   AtomicFile file_;
-  WrittenFile written_;  // its tensors, but for the digests of those that are not through
+  WrittenFile written_;  // its tensors, without the digests of those that are not complete
   RunningDigest digest_;
-  size_t added_ = 0;                            // tensors that are through
-  std::optional<RunningDigest> tensor_digest_;  // of the one that is not
+  size_t added_ = 0;                            // complete tensors
+  std::optional<RunningDigest> tensor_digest_;  // of the incomplete one
 };
 
 // Where the tensors of a file lie, without their bytes and digests.

@@ -33,7 +33,7 @@ kernels::Payload bytes_of(std::string_view text) {
   return out;
 }
 
-// A file with this header and so many bytes of data.
+// A file with this header and this many bytes of data.
 std::string file_with(std::string_view header, size_t data_bytes) {
   std::string out(8, '\0');
   for (size_t i = 0; i < 8; ++i) out[i] = static_cast<char>(header.size() >> (8 * i));

@@ -4,7 +4,7 @@
 //   rank     -> launcher   inventory, shard, committed, missed, finished, failure
 //   both ways              request, piece (file_pieces.h)
 //
-// How they travel join/control_message.h says.
+// join/control_message.h says how they travel.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@
 
 namespace tombolo::state {
 
-// All have come: what of earlier attempts is on your host?
+// All ranks have joined: which files of earlier attempts are on your host?
 struct Survey {
   static constexpr const char* kKind = "survey";
-  std::string output;       // folder of this rank's files, unless its host says another
+  std::string output;       // folder of this rank's files, unless its host sets another
   std::string checkpoints;  // of its own ranks; empty: the Plan has none
-  bool fresh = true;        // the run begins: what was kept of another one goes
-  std::string run = {};     // what it is called in the lock of its checkpoints
+  bool fresh = true;        // the run begins: kept states of another run are removed
+  std::string run = {};     // its name in the lock of its checkpoints
 };
 struct Inventory {
   static constexpr const char* kKind = "inventory";
@@ -48,24 +48,24 @@ struct Committed {
   static constexpr const char* kKind = "committed";
   int64_t step = 0;
 };
-// My part of it could not be written, or the manifest beside it: it will not exist everywhere.
+// My shard or my manifest could not be written: the checkpoint will not exist everywhere.
 struct Missed {
   static constexpr const char* kKind = "missed";
   int64_t step = 0;
   Error error;
 };
-// Another rank could not write its shard of it: yours is of no use.
+// Another rank could not write its shard of this checkpoint: remove yours.
 struct Drop {
   static constexpr const char* kKind = "drop";
   int64_t step = 0;
 };
-// It exists everywhere: so many are enough, it included.
+// The checkpoint exists everywhere: keep `keep` checkpoints, this one included.
 struct Retire {
   static constexpr const char* kKind = "retire";
   int64_t step = 0;
   int64_t keep = 1;
 };
-// Asks for a piece of a file: a rank for one of any rank that has it, the launcher for one of yours.
+// Asks for a piece of a file: a rank asks for a file of any rank, the launcher for one of yours.
 enum class FileKind { kCheckpoint, kKept, kTrace };
 constexpr auto enum_names(FileKind) {
   return std::to_array<EnumName<FileKind>>({{FileKind::kCheckpoint, "checkpoint"},
@@ -89,22 +89,22 @@ struct FilePiece {
   std::string error;  // why there are no bytes
   link::Payload bytes = {};
 };
-// All steps are done and the Trace is written: so many bytes, and these.
+// All steps are done and the Trace is written: its size in bytes and its digest.
 struct Finished {
   static constexpr const char* kKind = "finished";
   int64_t trace_bytes = 0;
   std::string trace_digest;
 };
-// All ranks have finished: it may end.
+// All ranks have finished: the rank may end.
 struct Over {
   static constexpr const char* kKind = "over";
-  std::vector<int32_t> fetched;  // ranks of whose parts of the Trace the launcher has a copy
+  std::vector<int32_t> fetched;  // ranks whose part of the Trace the launcher has copied
 };
 // I give up, and this is why.
 struct Failure {
   static constexpr const char* kKind = "failure";
   Error error;
-  int64_t damaged = 0;  // the step of a checkpoint: what I am to begin with is not what was written
+  int64_t damaged = 0;  // step of the checkpoint to begin with, if it is not as it was written
 };
 
 using StateMessage = std::variant<Survey, Inventory, ShardReport, Commit, Committed, Missed, Drop,

@@ -15,7 +15,7 @@ StateReader::StateReader(const FoundCheckpoint& checkpoint, FetchPart fetch)
   }
 }
 
-// A file of another size counts as missing where somebody else may have the right one.
+// A file of another size counts as missing if another host may have the right one.
 bool StateReader::is_here(const Shard& shard) {
   const auto known = here_.find(&shard);
   if (known != here_.end()) return known->second;

@@ -1,7 +1,7 @@
 // Reads a checkpoint one tensor at a time: no more than what is asked for, and each once.
 //
-// What this host has it reads from its own disk, tensor by tensor; what it lacks it fetches from
-// whoever has it, in pieces. Either way the digest is that of the manifest, or nothing is returned.
+// Shards on this host are read from its own disk, tensor by tensor; other shards are fetched from
+// another host, in pieces. Either way the digest is that of the manifest, or nothing is returned.
 // Memory: the tensor that is returned. Not for several threads.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace tombolo::state {
 
-// Bytes of a shard that another host has, exactly so many, or why not.
+// Bytes of a shard that another host has: exactly `bytes` of them, or an error.
 using FetchPart =
     std::function<Result<kernels::Payload>(const Shard& shard, int64_t offset, int64_t bytes)>;
 
@@ -34,11 +34,11 @@ class StateReader {
   // All of them. Cost: the whole checkpoint lies in memory.
   Result<std::vector<kernels::NamedTensor>> read_all();
 
-  // What was asked for last is damaged, as far as it can be seen from here: no bytes, or others than
-  // were written. An older checkpoint may be whole.
+  // The last tensor asked for is damaged, as far as can be seen from here: its bytes are missing, or
+  // are not those that were written. An older checkpoint may be whole.
   bool damaged() const { return damaged_; }
 
-  // So far, of this host's disk and of other hosts.
+  // So far, from this host's disk and from other hosts.
   int64_t bytes_read() const { return bytes_read_; }
   int64_t bytes_fetched() const { return bytes_fetched_; }
 

@@ -1,4 +1,4 @@
-// Kept states: what survivors leave behind, so that a run that lost somebody repeats one iteration.
+// Kept states: what surviving ranks save, so that a run that lost a rank repeats only one iteration.
 //
 // A rank copies its state before each update, where its host has room for that (memory_budget.h).
 // When it is stopped because another was lost, it writes the copy, of the step before, and what it
@@ -6,12 +6,12 @@
 //
 //   run/kept/epoch-3/step-00000041/rank-0.5d8c1f0a93b2e764.safetensors, rank-0.json
 //
-// on its own host. When the run gathers again each says what it has, and all go on from the newest
-// step that every stage can supply, from whichever of its replicas is left. Where replicas shard the
-// optimizer's state, that is one that every rank can supply: who is lost for good takes a part along,
-// and the run goes back to a checkpoint.
+// on its own host. When the run gathers again each rank reports what it has, and all resume from the
+// newest step that every stage can supply, from whichever of its replicas is left. If replicas shard
+// the optimizer's state, every rank must supply that step: a rank that is lost for good takes its
+// part with it, and the run goes back to a checkpoint.
 //
-// There is one: the ranks of an epoch are at most one update apart. Say a rank has done the update
+// Such a step exists: ranks of an epoch are at most one update apart. Say a rank has done the update
 // of iteration i. It needed gradients of each microbatch of each pipeline, and each of these
 // passed forward through all stages in iteration i. So every rank has begun iteration i, which it
 // does after its last update of iteration i - 1, and supplies either the state after i - 1 as it
@@ -22,8 +22,8 @@
 // (exchange_thread.h). Say a rank has begun to update a group of iteration i. Its sum holds
 // gradients of each microbatch of each pipeline, which passed forward through all stages in
 // iteration i; and a forward pass of i waits, at each stage, for every group's update of i - 1. So
-// again all ranks have done all of i - 1, and each took its copy before the first group of i. What a
-// rank has updated of i when it stops does not count unless it is all of it.
+// again all ranks have done all of i - 1, and each took its copy before the first group of i. Groups
+// of i that a rank has updated when it stops do not count unless they are all of them.
 //
 // Without a copy a rank supplies what it holds, unless it is between two updates. Until the first
 // rank begins its update of iteration i, and after the last one has ended it, all hold the same
@@ -31,7 +31,7 @@
 // goes back to a checkpoint.
 //
 // Cost: one copy of the state in memory, made on the performing thread at every iteration; and when
-// somebody is lost, two shards per rank on disk.
+// a rank is lost, two shards per rank on disk.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ class StateSnapshot {
   // Before the first update of an iteration; step: the last one that is done. The first call
   // decides whether there are copies, for by then the kernels have all the memory that they need.
   Status copy(int64_t step, const kernels::Kernels& kernels);
-  // Bytes of a copy for which there was no room, or was none any more: there are no copies. 0: all
-  // is well.
+  // Bytes of a copy for which there was no room, or is none any more: then no copies are made. 0:
+  // there is room.
   int64_t too_large() const;
   // All updates of this step are done.
   void updated(int64_t step);
@@ -85,10 +85,10 @@ class StateSnapshot {
 // "run/kept", and the folder of an epoch in it.
 std::string kept_folder(const std::string& output);
 std::string kept_folder(const std::string& output, uint64_t epoch);
-// The kept states of all epochs. What else lies in that folder is somebody else's, and stays.
+// Removes the kept states of all epochs. Other files in that folder are not ours, and stay.
 void remove_kept(const std::string& output);
 
-// One of them: what stands beside a shard, and makes it exist.
+// One kept state: the .json file next to a shard, which makes it exist.
 struct KeptShard {
   int64_t step = 0;
   int32_t rank = 0;

@@ -132,7 +132,7 @@ TEST(KeptStatesOfManyHosts, AreChosenByWhatEveryStageCanSupply) {
   EXPECT_EQ(choose_kept(kept, sharded, 1)->manifest.shards.size(), 4u);
 }
 
-// Whoever stops the rank does not wait for the thread that computes.
+// The thread that stops the rank does not wait for the thread that computes.
 TEST_F(KeptStates, AreLeftByAnotherThreadBetweenTwoUpdates) {
   StateSnapshot kept(kept_, 0, 7, 0);
   std::atomic<int64_t> done = 0;

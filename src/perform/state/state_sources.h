@@ -1,6 +1,6 @@
-// Who has which files of earlier attempts: what all ranks said when the run gathered.
+// Which ranks have which files of earlier attempts, as all reported when the run gathered.
 //
-// A run goes on where every shard of the state that it begins with is on the host of some rank. Who
+// A run can begin with a state if every shard of it is on the host of some rank. A rank that
 // lacks one fetches it from there. Pure.
 #pragma once
 
@@ -31,23 +31,23 @@ class StateSources {
     int64_t bytes = 0;  // of the manifest
   };
   std::optional<Found> newest_manifest(int64_t below) const;
-  // It cannot be read there.
+  // That rank's manifest cannot be read.
   void forget_manifest(const Found& damaged);
   const std::vector<state::KeptShard>& kept() const { return kept_; }
   // Steps of which some rank has a shard, and none the manifest.
   std::set<int64_t> unfinished() const;
 
-  // Unusable, naming the first shard that nobody has, or that has another size wherever it is.
+  // Unusable, naming the first shard that no rank has, or that has another size wherever it is.
   // `epoch`: of kept states; 0: of a checkpoint.
   Status check(const state::Manifest& manifest, uint64_t epoch) const;
 
-  // Whether somebody has a file of its name, of a checkpoint.
+  // Whether some rank has a file of this shard's name, of a checkpoint.
   bool has(const state::Shard& shard, int64_t step) const {
     return files_.contains({0, step, shard.file});
   }
 
-  // Of those that have the file of this request, the same one for the same rank that asks. Nothing
-  // where nobody does, or the range lies outside of it.
+  // A rank that has the file of this request; always the same one for the same asking rank `by`.
+  // Nothing if no rank has it, or if the range lies outside of it.
   std::optional<int32_t> source(const FileRequest& wanted, int32_t by) const;
 
  private:

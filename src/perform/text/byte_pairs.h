@@ -1,5 +1,5 @@
 // Byte-level byte pair encoding (Sennrich et al. 2016, Radford et al. 2019): a word's bytes, joined
-// pair by pair, the pair that was learned first before all others, the leftmost first.
+// pair by pair: the pair that was learned earliest first, of equal ones the leftmost.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // A regular expression that cuts texts into pieces, as tokenizers have them. By Oniguruma, which
-// Hugging Face's tokenizers ask, too; what is a letter follows the Unicode version of the library.
+// Hugging Face's tokenizers use, too; the library's Unicode version decides what is a letter.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Texts to token ids, by whatever a model's tokenizer is written in.
+// Texts to token ids, whatever format a model's tokenizer is in.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ class TextEncoder {
   // UTF-8. For one thread at a time.
   virtual Result<std::vector<int64_t>> encode(std::string_view text) = 0;
 
-  // The same of what a stranger wrote: where "<|endoftext|>" stands in it, that is text and no token.
+  // The same for untrusted text: "<|endoftext|>" in it is encoded as text, not as that token.
   virtual Result<std::vector<int64_t>> encode_plain(std::string_view text) = 0;
 
   // What a token stands for, which may be a part of a character; nothing for those that are no text,
   // as "</s>", and for ids that are none. For any thread.
   virtual std::string bytes_of(int64_t id) const = 0;
 
-  // Of a token by its content, as in "<|endoftext|>" or "</s>".
+  // The id of a token by its content, such as "<|endoftext|>" or "</s>".
   virtual std::optional<int64_t> id_of(const std::string& token) const = 0;
   virtual int64_t vocabulary() const = 0;  // ids are below it
 

@@ -152,7 +152,7 @@ Status Tokenizer::read_added_tokens(const Value* list, const std::string& name) 
   return {};
 }
 
-// What is added around a text. Others keep its offsets in order, which nobody asks for here.
+// Reads the tokens that are added around a text. ByteLevel only adjusts offsets, which are unused.
 Status Tokenizer::read_post_processor(const Value& step, const std::string& where) {
   const std::string type = text_of(step, "type");
   if (type == "ByteLevel") return {};

@@ -3,10 +3,10 @@
 //
 // A text goes through: added tokens that stand in it as they are (special ones too), the
 // normalizer, added tokens that are looked for after it (as it changes them, too), the pre-tokenizer
-// step by step, and the pairs of each word. What the post-processor would add around a text is told
-// (around()) and left to the caller.
+// step by step, and the pairs of each word. around() returns what the post-processor would add
+// around a text; adding it is left to the caller.
 //
-// What this version does not know, in a tokenizer.json, is refused by name.
+// Entries of a tokenizer.json that this version does not know are refused by name.
 #pragma once
 
 #include <array>

@@ -7,9 +7,9 @@
 
 namespace tombolo::train {
 
-// owners[i] keeps parameter i of sizes[i] numbers: whole parameters, the largest first, each to who
-// has least so far (Graham 1969), and of equals to the first. `loads`: what each replica has already,
-// which grows. The most that one has is above the mean by less than the largest parameter. The same
+// owners[i] keeps parameter i of sizes[i] numbers: whole parameters, the largest first, each to the
+// replica with least so far (Graham 1969), the first of equals. `loads`: what each replica has
+// already; it grows. The largest load exceeds the mean by less than the largest parameter. The same
 // on all replicas.
 std::vector<int32_t> balanced_owners(std::span<const int64_t> sizes, std::vector<int64_t>& loads);
 

@@ -1,4 +1,4 @@
-// What the processor of this machine computes by itself.
+// What the processor of this machine computes natively.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 namespace tombolo::train {
 
 struct CpuFeatures {
-  // AVX-512's or AMX's products of bfloat16. Without either oneDNN and LibTorch convert every number
+  // bfloat16 products, by AVX-512 or AMX. Without either, oneDNN and LibTorch convert every number
   // to float32 and back, which gives the same results and is slower than float32.
   bool bf16_products = false;
 };
 
-// Of the text of /proc/cpuinfo.
+// From the text of /proc/cpuinfo.
 CpuFeatures cpu_features(std::string_view cpuinfo);
 
 // Of this machine's.

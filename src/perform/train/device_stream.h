@@ -1,9 +1,9 @@
-// The order in which a device does what it is told, and the way of bytes between it and a message.
+// The order in which a device executes work, and the copies between its tensors and messages.
 //
 // On a CPU a call returns when its work is done. An accelerator queues work on a stream, and the
-// host goes on: what it uploads is there for everything queued later, and what it downloads was
-// computed by everything queued before. Kernels cross between messages and tensors here alone, so
-// that a stage on another device needs another stream and no other kernels.
+// host continues: what it uploads is there for everything queued later, and what it downloads was
+// computed by everything queued before. Kernels convert between messages and tensors only here, so
+// a stage on another device needs another stream and no other kernels.
 //
 // One thread uses a stream. Cost: one copy of the bytes each way.
 #pragma once
@@ -34,7 +34,7 @@ class DeviceStream {
   virtual void finish() = 0;
 };
 
-// Of a device that does everything at once.
+// For a device that executes every call before it returns.
 std::unique_ptr<DeviceStream> cpu_stream();
 
 }  // namespace tombolo::train

@@ -141,7 +141,7 @@ void ExpertExchange::exchange(Way way) {
   for (Slot& slot : slots_) slot.given = at::Tensor();
 }
 
-// Nobody waits to send.
+// Sends all messages before it receives any, so no rank waits to send.
 Status ExpertExchange::exchange_rows(Way way) {
   ++tag_.tensor;
   for (int64_t member = 0; member < members_; ++member) {

@@ -9,8 +9,8 @@
 // A group is one of ranks. Within a rank all shards read one memory (sharded_stage.h): context parallelism
 // shares out the tokens and no experts, and what a tensor group has in common is sent once.
 //
-// A rank that has not joined others, as when it is profiled, is every member itself: it computes as many
-// rows as in a group whose tokens spread evenly.
+// A rank that has not joined a group, for example in a profile, plays every member itself: it computes as
+// many rows as in a group whose tokens spread evenly.
 #pragma once
 
 #include <chrono>
@@ -37,17 +37,17 @@ struct ExpertRange {
 
 class ExpertExchange {
  public:
-  // `own`: of `members` of a group, who share `experts`. Of passes that are computed at the same time each has an
-  // exchange of its own, by number.
+  // This is member `own` of the `members` of a group, which share `experts`. Passes that are computed at the same
+  // time need an exchange each, numbered by `strand`.
   ExpertExchange(int64_t experts, int64_t members, int64_t own, int32_t strand = 0);
   ExpertExchange(const ExpertExchange&) = delete;
 
   ExpertRange own_experts() const { return {own_ * each_, each_}; }
   int64_t members() const { return members_; }
 
-  // Where the rank is cut, before all else. It outlives this.
+  // If the rank has several shards: call before all else. `shards` outlives this.
   void serve(ShardCollectives& shards);
-  // The others. group.ranks[own] is this rank.
+  // Joins the other members. group.ranks[own] is this rank.
   void join(const kernels::Replicas& group);
   void begin_iteration(int64_t iteration);
 
@@ -61,12 +61,12 @@ class ExpertExchange {
   // member is lost.
   at::Tensor send_out(int32_t shard, const at::Tensor& rows, const std::vector<int64_t>& counts,
                       Route& route);
-  // How many of the rows that came are for each expert that is here.
+  // How many of the received rows are for each expert of this rank.
   std::vector<int64_t> counts_of(const Route& route) const;
   // The same way for rows of which the route is known.
   at::Tensor send_again(int32_t shard, const at::Tensor& rows, const Route& route);
-  // What became of them, in parts that are added over a tensor group; returns it where the rows came
-  // from. Of a tensor group the first one gets it, the others zeros.
+  // Sends the results back to where the rows came from. `parts` are summed over a tensor group, of which the
+  // first shard gets the result and the others zeros.
   at::Tensor send_back(int32_t shard, const at::Tensor& parts, const Route& route);
 
   // Of the first shard, since restart_watch(), waiting included.

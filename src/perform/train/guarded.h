@@ -1,4 +1,4 @@
-// LibTorch throws; nothing that this module hands out does.
+// LibTorch throws; nothing that this module exports does.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,8 @@
 
 namespace tombolo::train {
 
-// Ends a computation from the inside, where LibTorch's code or ours without Results lies between.
+// Ends a computation from the inside, through code that cannot return a Result: LibTorch's, or
+// ours.
 struct Interrupted : std::exception {
   explicit Interrupted(Error error_in) : error(std::move(error_in)) {}
   const char* what() const noexcept override { return error.message.c_str(); }

@@ -18,8 +18,8 @@ void keep_freed_memory(Bytes expected) {
   const double machine = real(sysconf(_SC_PHYS_PAGES)) * real(sysconf(_SC_PAGESIZE));
   const auto size = static_cast<size_t>(std::clamp(expected.value, 0.0, machine / 2));
   if (size < 2 * kHugePage) return;
-  // A block that nobody has touched, freed again: the heap is then that much longer, and of huge
-  // pages from where they can begin.
+  // A block that is never touched, and freed again: it leaves the heap that much larger, with huge
+  // pages from the first aligned address on.
   void* block = std::malloc(size);
   if (!block) return;
   const auto begin = (reinterpret_cast<uintptr_t>(block) + kHugePage - 1) & ~(kHugePage - 1);

@@ -9,9 +9,9 @@
 
 namespace tombolo::train {
 
-// Process-wide. `expected` is address space to reserve, not memory: more is fine up to half of the
-// machine's, of which it never takes more. Where it cannot be had nothing is reserved. Nothing
-// happens with another libc than glibc.
+// Process-wide. `expected` is address space to reserve, not memory: too much does no harm, as the
+// size of at most half of the machine's memory is reserved. If that fails nothing is reserved. Does
+// nothing with another libc than glibc.
 void keep_freed_memory(Bytes expected);
 
 }  // namespace tombolo::train

@@ -1,5 +1,5 @@
 // A layer of a stage operator by operator (layer_steps.h): what StageModule computes in one graph, in calls that can
-// be arranged, so that a plan of `tombolo strand` decides what runs beside what.
+// be reordered, so that a plan of `tombolo strand` decides which operators run concurrently.
 //
 //   LayerPass pass(module, 0, {});
 //   pass.begin(x);
@@ -11,16 +11,16 @@
 //
 // An operator between products is an autograd graph of its own, of the functions that the module calls; products are
 // two halves without a graph (weight_gradients.h); collectives are called as they are. So each keeps what its
-// backward pass needs and nothing else, and the last operator that reads something drops it. Results have the bits of
-// the module's: sums of gradients are added in the same order (but where attention has no norm before it, OLMo 2).
+// backward pass needs and nothing else, and the last operator that reads a tensor drops it. Results are bitwise those
+// of the module: gradients are summed in the same order (except where attention has no norm before it, OLMo 2).
 //
-// A mixture of experts: parts of what experts make are added over a tensor group within the operator that sends them
-// back. With `again` the forward pass keeps what it began with alone, and the backward pass begins with its operators
-// once more.
+// In a mixture of experts, partial outputs of the experts are summed over a tensor group within the operator that sends
+// them back. With `again` the forward pass keeps only its input, and the backward pass begins by performing the forward
+// operators again.
 //
-// Operators of one pass may come on different threads, one after another, or those of an exchange beside those of the
-// shared expert; passes of one layer that go backward add to the same gradients, and are not to do so at the same time.
-// Collectives meet those of other shards: all of a group perform operators that communicate in the same order.
+// Operators of one pass may run on different threads: one after another, or those of an exchange while those of the
+// shared expert run. Backward passes of one layer add to the same gradients and must not run at the same time.
+// Collectives wait for those of other shards: all of a group perform operators that communicate in the same order.
 #pragma once
 
 #include <vector>
@@ -40,9 +40,9 @@ struct LayerPassOptions {
 // One microbatch's way through one layer, on one shard.
 class LayerPass {
  public:
-  // Unusable, by name: norms of whole queries and keys that a tensor group shares out, which would meet within an
-  // operator that computes; gathering again where shards might meet for something else at the same time: with context
-  // parallelism in attention, and for the experts of other ranks.
+  // Unusable, by name: norms of whole queries and keys that a tensor group shares out, which would communicate within
+  // an operator that computes; gathering again where shards might communicate for something else at the same time: with
+  // context parallelism in attention, and for the experts of other ranks.
   static Status check(const StageModule& module, size_t layer, const LayerPassOptions& options);
 
   // CHECKs what check() refuses. The module outlives it. Layers are numbered within the stage.
@@ -51,14 +51,14 @@ class LayerPass {
   Meeting meeting() const;
   LayerForm form() const;
 
-  // Hidden states, or the gradient of what forward operators made of them: the shard's own rows.
+  // x: hidden states; gradient: of what the forward operators made of them. Both: the shard's own rows.
   void begin(const at::Tensor& x);
   void begin_backward(const at::Tensor& gradient);
-  // Before forward operators come a second time, as the backward pass with `again` has them.
+  // Call before the forward operators are performed a second time, in the backward pass with `again`.
   void begin_again();
   // In an order that layer_steps.h allows. Throws what LibTorch and collectives throw.
   void perform(LayerOperator op);
-  // Of the last operator of a pass.
+  // The output of the last operator of a pass.
   const at::Tensor& result() const { return flow_.front(); }
   void forget_result() { flow_ = {at::Tensor()}; }
 
@@ -79,7 +79,7 @@ class LayerPass {
     Tensors backward_as_laid_out(const at::Tensor& gradient);
   };
 
-  // Products of one input, in the order of the module's: run_layer(), activate(), mix_experts().
+  // Products of one input, in the module's order: run_layer(), activate(), mix_experts().
   struct Products {
     std::vector<StageModule::Affine> affines;
     at::Tensor input;
@@ -129,8 +129,8 @@ class LayerPass {
   Graph norm_1_, attention_, block_1_, norm_2_, activation_, block_2_;
   Products qkv_, projection_, up_, down_;
   at::Tensor normed_1_, normed_2_;  // scattered, where they are gathered again
-  at::Tensor residual_;  // beside the line of operators: of hidden states, then of gradients
-  Tensors flow_;         // what the last one of the line made
+  at::Tensor residual_;  // bypasses the chain of operators: of hidden states, then gradients
+  Tensors flow_;         // the output of the last operator
   at::Tensor gradient_;  // with which the backward pass begins
 
   // Of a mixture.
@@ -141,7 +141,7 @@ class LayerPass {
   Routing routing_;
   std::vector<int64_t> counts_;  // of rows, by expert that is here
   ExpertExchange::Route route_;
-  Tensors shared_flow_;                           // of the shared expert, beside the line
+  Tensors shared_flow_;                           // of the shared expert, in parallel to flow_
   at::Tensor shared_score_;                       // of the gate, then its gradient
   at::Tensor routed_, shared_;                    // what was made of each token
   at::Tensor of_weights_;                         // the gradient of those in routing_

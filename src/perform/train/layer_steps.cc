@@ -26,7 +26,7 @@ class Steps {
     both.insert(both.end(), again.begin(), again.end());
     steps_.push_back({weights, name + "w", both});
   }
-  // Beside the line.
+  // Not part of the chain: last() does not wait for it.
   std::vector<size_t> add_early(LayerOperator op, std::string name,
                                 const std::vector<size_t>& after) {
     steps_.push_back({op, std::move(name), after, true, true});

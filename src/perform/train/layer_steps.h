@@ -1,7 +1,7 @@
 // A layer's passes as operators, by name: which there are, and what each waits for.
 //
 // Those of Wang et al. 2024 (DHelix), section 4.2, as `tombolo strand` plans them (predict/strand/layer_strands.h, which
-// no performer sees; a test holds both against each other):
+// no performer includes; a test compares the two):
 //
 //   forward   LN1; AG1; QKV; FA; PROJ; RS1; BDA1; LN2; AG2; FC1; ACT; FC2; RS2; BDA2, each after the one before
 //   backward  bBDA2; bAG2; FC2d; bACT; FC1d; bRS2; bLN2; bBDA1; bAG1; PROJd; bFA; QKVd; bRS1; bLN1, likewise,
@@ -15,8 +15,8 @@
 //   forward   ROUTER; PERMUTE; A2A1; EFC1; EACT; EFC2; A2A2; UNPERMUTE
 //   backward  bUNPERMUTE; bA2A2; EFC2d; bEACT; EFC1d; bA2A1; bPERMUTE; ROUTERd, and EFC2w, EFC1w, ROUTERw
 //
-// and, where every token visits one more expert, SFC1; SACT; SFC2 and their backward passes beside all of these. A2A
-// are exchanges with other ranks, where these have some of the experts.
+// and, where every token visits one more expert, SFC1; SACT; SFC2 and their backward passes in parallel to all of these.
+// A2A are exchanges with other ranks, where these have some of the experts.
 //
 // Activations that are computed a second time are operators of the backward pass, before the others: rLN1, rQKV and so
 // on, without those at the end whose outputs are not read again.

@@ -42,7 +42,8 @@ TEST(LayerSteps, SumWithoutSequenceParallelism) {
               testing::HasSubstr("bAR1<QKVd async; bLN1<bAR1"));
 }
 
-// The expert that every token visits stands beside the others, from the gathered tokens to the sum.
+// The expert that every token visits is parallel to the others, from the gathered tokens to the
+// sum.
 TEST(LayerSteps, OfAMixture) {
   const LayerForm form{
       .meeting = Meeting::kRows, .experts = true, .exchange = true, .shared = true};

@@ -18,7 +18,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr int64_t kWarmUps = 2;
 constexpr size_t kStrands = 2;
 
-// Operators by number: those of the forward pass, then those of the backward pass. `beside`: of the other one.
+// Operators by number: those of the forward pass, then those of the backward pass. The second one, if any, is
+// of the other pass and runs concurrently.
 struct Visit {
   size_t op = 0;
   std::optional<size_t> beside = {};

@@ -2,10 +2,10 @@
 // Messenger.
 //
 // A process group publishes its addresses under keys, and looks up those of the others. PyTorch's
-// own stores are a server for that, which believes anybody who finds its port. Here the replicas
-// tell each other through the links that they have anyway, which know who is who: set() tells all,
-// wait() blocks until told. So every replica has a copy, and nothing that changes a key later
-// (add, compareSet, deleteKey) can work; no process group that we use needs it to come up.
+// own stores use a server for that, which trusts any client that finds its port. Here the replicas
+// use the links that they have anyway, which know each peer: set() sends the key to all, wait()
+// blocks until it has arrived. So every replica has a copy, and operations that change a key later
+// (add, compareSet, deleteKey) cannot work; no process group that we use needs them to come up.
 //
 // One thread per peer listens, until that peer says that nothing more comes.
 #pragma once
@@ -33,10 +33,10 @@ class MessengerStore : public c10d::Store {
   ~MessengerStore() override { close(); }
 
   // Says that nothing more comes, and waits until every other replica has said so or is lost.
-  // Whatever was told stays readable. Nothing can be set afterwards.
+  // What was received stays readable. Nothing can be set afterwards.
   void close();
 
-  // Why nothing can be told or heard: a replica was lost, or said what cannot be understood.
+  // Why nothing can be sent or received: a replica was lost, or sent a malformed message.
   std::optional<Error> error() const;
 
   // Of c10d::Store. They throw, as c10d expects: after an error(), and when a wait takes too long.

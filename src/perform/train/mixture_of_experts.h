@@ -1,4 +1,4 @@
-// Which tokens go to which experts of a layer, and what becomes of what comes back.
+// Which tokens go to which experts of a layer, and how their outputs are combined.
 //
 // A router scores every expert for every token, and a token goes to the `per_token` experts with the highest
 // scores. What these make of it is added with the softmax of their scores as weights: Mixtral's rule (Jiang

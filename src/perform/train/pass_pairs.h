@@ -20,16 +20,16 @@ class PassPairs {
   static constexpr int32_t kStrands = 2;
 
   PassPairs();
-  // From now on operators of both passes are performed as StagePairs does; teams by strand, which outlive it.
+  // From now on StagePairs performs the operators of both passes. Teams by strand; they outlive it.
   void arrange(std::vector<ShardTeam*> teams);
   bool arranges() const { return arranged_ != nullptr; }
 
-  // What a pass gives others. Called on a thread of its own; may throw what guarded() catches.
+  // Computes a pass and returns its result. Called on a thread of its own; may throw what guarded() catches.
   using Work = std::function<Result<kernels::Payload>()>;
   struct Works {
     Work forward, backward;
   };
-  // Whole passes. Returns when both are through and handed over, on the caller's thread.
+  // Whole passes. Returns when both have ended and their results are handed over, on the caller's thread.
   Status run(const Works& passes, const kernels::PairResults& results);
   // Operators of both, by shard, in the `order` of a layer (StagePairs): `last` is called when all of a pass are
   // through, and begin_backward() was before.

@@ -18,7 +18,7 @@ using generate::KvCache;
 using generate::PassInput;
 using model::Positions;
 
-// A tensor over memory of others, which outlives it.
+// A tensor over memory that the caller owns, which outlives it.
 at::Tensor view_of(std::span<float> numbers, int64_t rows) {
   return at::from_blob(numbers.data(), {rows, static_cast<int64_t>(numbers.size()) / rows},
                        at::kFloat);

@@ -1,4 +1,4 @@
-// Layers that answer prompts, on LibTorch: generate::Shard with the weights of others.
+// Layers that answer prompts, on LibTorch: generate::Shard with pretrained weights.
 //
 // It computes what StageModule computes in training, with attention that reads keys and values of
 // earlier passes: float32, any number of tokens up to the model's positions. One layer at a time
@@ -18,7 +18,7 @@
 namespace tombolo::train {
 
 // Reads the slice's weights. `context`: the most tokens of prompt and answer, 0 for as many as the
-// model has positions; models whose attention reaches back less far want less. Unusable for an empty slice, for what WeightFolder refuses, for shapes
+// model has positions; models whose attention reaches back less far need less. Unusable for an empty slice, for what WeightFolder refuses, for shapes
 // that we do not compute, and where the BLAS is the slow one.
 Result<std::unique_ptr<generate::Shard>> load_shard(const weights::WeightFolder& folder,
                                                     const model::Slice& slice, int64_t context = 0);

@@ -189,7 +189,7 @@ Status ReplicaGroup::scatter_over_links(std::span<const at::Tensor> parts) {
   return {};
 }
 
-// Links have orders of their own: all that is one's own is sent first, and nobody waits to send.
+// Each link has its own order: every replica sends all its tensors first, so none waits to send.
 Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
   const auto iteration = static_cast<uint64_t>(++meetings_);
   const auto each = [&](bool own, const auto& act) -> Status {

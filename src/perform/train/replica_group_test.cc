@@ -103,8 +103,8 @@ TEST_P(Sums, AddUpAlongTheRing) {
   }
 }
 
-// Of two hosts, or at an address that others can reach, nobody makes a connection of Gloo's: the
-// sums go over the links. What these add up to is RingSum's to prove.
+// On two hosts, or at an address that other hosts can reach, no Gloo connection is made: the
+// sums go over the links. RingSum tests their values.
 TEST(ReplicaGroup, SumsOverTheLinksWhereReplicasAreOnSeveralHosts) {
   using Addresses = std::vector<std::string>;
   for (const Addresses& addresses : {Addresses{"10.1.0.1", "10.2.0.1", "10.3.0.1"},

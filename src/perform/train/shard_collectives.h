@@ -97,7 +97,7 @@ struct ShardPlace {
   const ShardDegrees& degrees() const { return with->degrees(); }
   bool cuts_rows() const { return degrees().sequence_parallel && degrees().tensor > 1; }
   void meet() const { with->team().meet(); }
-  // Of so many rows between products, with sequence parallelism.
+  // Its own of `rows` rows between products, with sequence parallelism.
   Rows own_rows(int64_t rows) const;
   // The places of its tokens in a sequence of this length, ascending: of 2 x context equal parts an early
   // one and its mirror image, so that a causal mask leaves all the same work (Llama 3, section 3.3.2).
@@ -106,9 +106,9 @@ struct ShardPlace {
   Rows own_tokens(int64_t samples, int64_t sequence) const;
 };
 
-// Around products that a tensor group shares out, without gradients: rows of all in, where each has some
-// (x as it is, where each has all), and the sum of what all made, of one's own rows. Of either the backward
-// pass is the other. `rows`: of all that the group has.
+// Around products that a tensor group shares out, without gradients. bring_rows: gathers the rows of all,
+// where each shard has some (x unchanged, where each has all). sum_parts: the sum of what all computed, of
+// one's own rows. Each is the backward pass of the other. `rows`: the number that the group has in all.
 at::Tensor bring_rows(const ShardPlace& place, const at::Tensor& x, int64_t rows);
 at::Tensor sum_parts(const ShardPlace& place, const at::Tensor& partial);
 

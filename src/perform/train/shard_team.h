@@ -1,4 +1,4 @@
-// The shards of a rank as threads of its process: who runs on which, and where they meet.
+// The shards of a rank as threads of its process: which runs on which, and where they synchronise.
 //
 // Tensor and context parallelism cut every layer, so their shards meet several times in each. One process
 // for all of them lets them meet in memory, and the rank stays what the Plan, the schedule and a restart
@@ -7,7 +7,7 @@
 //   ShardTeam team(2);
 //   team.run([&](int32_t shard) { part[shard] = half(shard); team.meet(); use(part[1 - shard]); });
 //
-// A thread that waits looks for a moment before it sleeps: what it waits for mostly takes microseconds.
+// A waiting thread spins for a moment before it sleeps: most waits take microseconds.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class ShardTeam {
  public:
   using Work = std::function<void(int32_t shard)>;
 
-  // Thrown where shards wait for one that has thrown. Work lets it pass.
+  // Thrown in shards that wait for one that has thrown. Work must not catch it.
   struct Abandoned : std::exception {
     const char* what() const noexcept override { return "another shard of this rank failed"; }
   };
@@ -34,9 +34,9 @@ class ShardTeam {
 
   int32_t shards() const { return shards_; }
 
-  // Each shard's part on its thread, shard 0's on the caller's; returns when all are through. What the
-  // first of them threw is thrown here: shards that waited for it, or come to wait, are thrown out of
-  // meet(). One call at a time.
+  // Runs each shard's part on its thread, shard 0's on the caller's; returns when all have ended. Rethrows
+  // what the first of them threw: meet() then throws Abandoned in shards that wait for it, now or later.
+  // One call at a time.
   void run(const Work& work);
 
   // Within run(): returns when every shard is here. What one wrote before, the others read after it.

@@ -2,10 +2,10 @@
 // which their gradients are complete.
 //
 // In the last backward pass of an iteration autograd adds what a parameter's gradient still lacks,
-// and tells so: that is true of matrices, embeddings, norms and biases, and of a matrix that is used
-// twice it comes after both. Where gradients of weights were left for later (weight_gradients.h) the
-// products tell. When all of a group have theirs, these are copied into one tensor, of which they
-// become views: so no gradient is there twice, and a sum comes to stand where they are read.
+// and calls a hook: for matrices, embeddings, norms and biases, and for a matrix that is used
+// twice after both uses. Where gradients of weights were left for later (weight_gradients.h) the
+// products report it. When all gradients of a group are complete, they are copied into one tensor, of
+// which they become views: so no gradient is held twice, and a sum is written where they are read.
 //
 // Source of the idea: Li et al., PyTorch Distributed (VLDB 2020), section 3.2; here groups follow
 // the layers, because the next forward pass asks for them layer by layer.
@@ -50,9 +50,9 @@ class StageGroups {
   void expect() { expected_ = true; }
   // Around every whole pass.
   void begin_backward();
-  // `all_are_there`: of all parameters, whatever hooks have told; nothing began the pass.
+  // `all_are_there`: all gradients are complete, whatever hooks reported, and begin_backward() was not called.
   Status end_backward(bool all_are_there = false);
-  // Instead, what was left out of passes that are over.
+  // Instead: computes the gradients that earlier passes left for later.
   Status compute(WeightGradients& gradients);
 
   std::span<float> gradient(int32_t group) const;
@@ -79,7 +79,7 @@ class StageGroups {
   const Complete complete_;
   std::vector<Group> groups_;
   std::vector<int32_t> group_of_;  // by parameter
-  // Those of leaves: alive as long as somebody holds them, and their hooks with them.
+  // Of leaf tensors. They and their hooks live only while a reference is held, as here.
   std::vector<compat::GradAccumulator> accumulators_;
   bool expected_ = false, counting_ = false;
   size_t updated_ = 0;  // groups, in this iteration

@@ -147,7 +147,7 @@ class StageModule::Builder {
     return values;
   }
 
-  // Rounded one by one: a matrix of doubles beside it would be twice its size.
+  // Rounded one by one: an extra matrix of doubles would be twice its size.
   template <class Number>
   static void draw(Random& random, double deviation, at::Tensor& values) {
     Number* value = values.data_ptr<Number>();
@@ -414,7 +414,7 @@ at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) con
       .to(x.scalar_type());
 }
 
-// Each head of each row by itself, or all of a row together.
+// Each head of each row separately, or all of a row together.
 at::Tensor StageModule::normalise_heads(const Affine& affine, const at::Tensor& x) const {
   if (place_ && affine.weight != kNone && model_.whole_qk_norm.value_or(false))
     return normalise_parts(affine, x);

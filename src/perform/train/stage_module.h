@@ -4,8 +4,8 @@
 // A layer is  x += attention(norm(x));  x += mlp(norm(x)), with Llama's or GPT-2's choices (see
 // model::Model). Tokens are rows: every activation is [samples * sequence, hidden].
 //
-// What departs from both and is computed too: heads of another width, biases of some projections
-// alone, norms of queries and keys, more learned positions than a sequence has, Llama 3.1's
+// Also computed, beyond both: heads of another width, biases of some projections
+// only, norms of queries and keys, more learned positions than a sequence has, Llama 3.1's
 // stretched rotary positions, norms after attention and MLP (OLMo 2), layers without positions
 // (SmolLM3); Gemma's gate, norms and embedding, Gemma 2's limits of scores and logits; windows; mixtures of
 // experts in place of the MLP (mixture_of_experts.h), all experts of a layer or a part of them.
@@ -53,7 +53,7 @@ struct Parameter {
 struct ParameterCut {
   int64_t axis = 0;  // rows or columns of a matrix
   int64_t first = 0, count = 0;
-  bool whole = true;  // all of it, as others of its tensor group have
+  bool whole = true;  // all of it, as the other shards of its tensor group
   // Then: whether each has a part of its gradient, or all of them the same.
   bool in_parts = false;
 };
@@ -64,8 +64,8 @@ class StagePass;
 class StageModule {
  public:
   // Unusable for a shape that this code cannot compute, such as latent attention. `seed`:
-  // nothing leaves all values zero, for who reads them from somewhere. `type`: float, or double for
-  // checking gradients. `experts`: where others have the rest of each layer's, and outlives all of it.
+  // nothing leaves all values zero, for callers that load them. `type`: float, or double for
+  // checking gradients. `experts`: if other ranks have the rest of each layer's experts; outlives it.
   static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
                                     std::optional<uint64_t> seed, at::ScalarType type = at::kFloat,
                                     ExpertExchange* experts = nullptr);
@@ -91,7 +91,7 @@ class StageModule {
   at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr,
                      const Need& need = {}) const;
 
-  // The same in parts, for passes that look back on keys and values which others have kept
+  // The same in parts, for passes that attend to keys and values which earlier passes have kept
   // (prefill_shard.h). Rows follow each other in one sample; `first`: the position of the first.
   at::Tensor embed(const at::Tensor& tokens, int64_t first) const;
   struct Projected {
@@ -121,13 +121,13 @@ class StageModule {
   // After the values have changed: the copies follow.
   void refresh_copies();
   void refresh_copy(size_t parameter);
-  // The optimizer's part of it is another replica's: keeps of its values what passes read.
+  // Another replica updates this parameter: keeps only the values that passes read.
   void leave_to_another(size_t parameter);
   // Passes read the copy of the parameter and not its values.
   bool reads_copy_alone(size_t parameter) const;
   at::ScalarType activation_type() const { return activation_type_; }
   int64_t sequence() const { return model_.sequence; }
-  bool has_some_experts() const { return exchange_ != nullptr; }  // and others have the rest
+  bool has_some_experts() const { return exchange_ != nullptr; }  // other ranks have the rest
 
   // In the order of the forward pass.
   std::vector<Parameter>& parameters() { return parameters_; }

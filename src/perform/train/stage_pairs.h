@@ -2,7 +2,7 @@
 // a rank.
 //
 // Each shard computes on its thread, and its collectives run on threads of its own: in the order that a plan of strands
-// has for a layer, or of the two strands by turns, so that one computes while what the other sent is on its way
+// has for a layer, or alternating between the two strands, so that one computes while the other communicates
 // (Way::kByTurns).
 #pragma once
 
@@ -31,8 +31,8 @@ class StagePairs {
   void run(std::span<StagePass* const> forward, std::span<StagePass* const> backward,
            std::span<const std::string> order, const Ends& ends);
 
-  // Unusable: an order of a layer that lacks an operator, or in which some would wait for ever. Names that are no
-  // operators here are left out of it: a planner sees collectives that meet within one.
+  // Unusable: an order of a layer that lacks an operator, or that would deadlock. Names that are not operators here
+  // are skipped: a planner also lists collectives that run within an operator.
   static Status check(StagePass& forward, StagePass& backward, std::span<const std::string> order);
 
  private:

@@ -9,9 +9,9 @@
 
 namespace tombolo::train {
 
-// One microbatch's way through a stage, on one shard. What it gives has the bits of StageModule::forward() and of the
-// backward pass of its graph, but for a matrix that is embedding and head of one stage, whose gradient is added up in
-// another order (weight_gradients.h).
+// One microbatch's way through a stage, on one shard. Results are bitwise those of StageModule::forward() and of the
+// backward pass of its graph, except for a matrix that is both embedding and head of one stage, whose gradient is
+// summed in another order (weight_gradients.h).
 class StagePass {
  public:
   // Unusable: a stage without layers, and what LayerPass::check() refuses.
@@ -33,10 +33,10 @@ class StagePass {
   void perform_backward();
   void perform_weights();
 
-  // When its forward pass is through, and its backward pass; neither has a graph.
+  // After its forward pass, and after its backward pass; neither has a graph.
   const at::Tensor& output() const { return has_head() ? loss_ : layers_.back()->result(); }
   const at::Tensor& input_gradient() const { return layers_.front()->result(); }
-  // Of a stage without the head: it is not needed any more.
+  // For a stage without the head: its output is not needed any more.
   void forget_output() { layers_.back()->forget_result(); }
   size_t layers() const { return layers_.size(); }
   Meeting meeting() const { return layers_.front()->meeting(); }

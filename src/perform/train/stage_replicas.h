@@ -2,7 +2,7 @@
 // updates for all (ZeRO; stage_state.h).
 //
 // All replicas hold what is not an expert. Of experts that replicas share out (expert_exchange.h) each has
-// its part, and the same part every so many replicas later: these sum among themselves.
+// a part; every `stride`-th replica has the same part, and those sum among themselves.
 #pragma once
 
 #include <memory>
@@ -39,13 +39,13 @@ class StageReplicas {
   Status sum(StageState& state);
   // Each replica adds the sum of what it updates to its `sums`, by parameter, and no gradient stays.
   Status scatter(StageState& state, std::vector<at::Tensor>& sums);
-  // Values that passes read, from who updates them.
+  // The values that passes read, from the replicas that update them.
   Status gather_values(const StageState& state);
   // One tensor, from its owner.
   Status gather(const at::Tensor& values, int32_t owner);
 
-  // A number of each parameter of the stages, of who updates it; returns the sum over all parameters, with
-  // the same bits on all replicas.
+  // A number per parameter of the stages, from the replica that updates it; returns the sum over all
+  // parameters, with the same bits on all replicas.
   struct Number {
     double value = 0;
     int32_t owner = 0;
@@ -54,7 +54,7 @@ class StageReplicas {
   Result<double> sum_of(const std::vector<Number>& numbers);
 
  private:
-  // Those who hold the same: all replicas, or every `stride`-th.
+  // Replicas that hold the same parameters: all, or every `stride`-th.
   struct Holders {
     ReplicaGroup* group = nullptr;  // none where no other replica does
     bool of_experts = false;

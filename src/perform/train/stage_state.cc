@@ -114,7 +114,7 @@ void StageState::update(const UpdateStep& step) {
   for (size_t i = 0; i < moments_.size(); ++i) {
     Parameter& parameter = module_.parameters()[i];
     if (!parameter.elsewhere) apply(step, parameter, moments_[i], parameter.value.grad());
-    parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
+    parameter.value.mutable_grad() = at::Tensor();  // not needed until the next iteration
   }
   module_.refresh_copies();
 }

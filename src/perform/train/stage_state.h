@@ -3,14 +3,14 @@
 //
 // Checkpoints hold, per parameter NAME, the tensors NAME, NAME.adam.first_moment,
 // NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number); of SGD and Muon NAME.sgd or
-// NAME.muon with .momentum and .step. Where updates are sparse, .last_steps beside them: U32, of each
+// NAME.muon with .momentum and .step. Where updates are sparse, also .last_steps: U32, of each
 // block of 16 numbers the step of its last gradient.
 //
 // Replicas may shard it (ZeRO-1: Rajbhandari et al. 2020). Then each keeps the optimizer's state of
 // its own parameters, updates and saves these, and gets the others' new values from their owners; in
-// bf16, where passes read copies, it has the float32 values of its own matrices alone. Whole
-// parameters: Muon wants whole matrices, and checkpoints hold them under their names, whoever they
-// were of and whose they will be.
+// bf16, where passes read copies, it has the float32 values of its own matrices alone. Only whole
+// parameters are shared out: Muon needs whole matrices, and checkpoints hold parameters by name,
+// whichever replica owned them and will own them.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Moments {
 // How an iteration's update goes.
 struct UpdateStep {
   double learning_rate = 0;
-  double gradient_factor = 1;  // gradients count so many times (Kernels::scale_gradients)
+  double gradient_factor = 1;  // gradients are multiplied by it (Kernels::scale_gradients)
 };
 
 class StageState {
@@ -74,8 +74,7 @@ class StageState {
   void update(const UpdateStep& step, size_t parameter, const update::SparseGradient& gradient);
 
   // What replicas read of each parameter once its owner has updated it, in the order of parameters;
-  // nothing where the state is not sharded. Values that come there are complete with
-  // refresh_copies().
+  // nothing if the state is not sharded. Call refresh_copies() after writing there.
   struct Shared {
     at::Tensor values;  // autograd does not hear of what is written there
     int32_t owner = 0;
@@ -108,7 +107,7 @@ class StageState {
   StageModule module_;
   plan::Optimizer optimizer_;
   std::vector<int32_t> owners_;   // one per parameter, or none
-  std::vector<Moments> moments_;  // one per parameter, undefined of what is another's
+  std::vector<Moments> moments_;  // one per parameter, undefined for those of other replicas
   std::vector<std::vector<uint32_t>> last_steps_;  // one per parameter where updates are sparse
   int64_t updates_ = 0;
 };

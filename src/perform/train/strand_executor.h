@@ -5,8 +5,8 @@
 //   const auto times = executor.run(operators, order_of(operators, Way::kIntraBatch));
 //
 // It knows names, streams and dependencies, and nothing of what operators compute (strand_layers.h makes them of the
-// layers of two microbatches). The order of a stream is that of the list, to the letter, as queues of a device have it:
-// all shards of a rank perform the same one, so that their collectives meet.
+// layers of two microbatches). The order of a stream is exactly that of the list, as in the queues of a device:
+// all shards of a rank perform the same one, so that their collectives match.
 //
 // Cost: a lock and a wake-up per operator that another stream waits for, some ten microseconds.
 #pragma once
@@ -33,7 +33,7 @@ struct StrandOperator {
   std::string name;
   Stream stream = Stream::kCompute;
   int32_t strand = 0;
-  bool async = false;         // communication that frameworks start and leave alone
+  bool async = false;         // communication that frameworks start and do not wait for
   std::vector<size_t> after;  // numbers of earlier operators of its strand
   std::function<void()> work;
 };
@@ -53,7 +53,7 @@ enum class Way : uint8_t {
   kInTurn  // an operator of each, as Wavelet does (in_turn_seconds() predicts it): each strand as kIntraBatch
 };
 StrandOrder order_of(std::span<const StrandOperator> operators, Way way);
-// Unusable where names are not those of the operators, each once, or some would wait for ever.
+// Unusable if `names` are not those of the operators, each once, or if the order would deadlock.
 Result<StrandOrder> order_of(std::span<const StrandOperator> operators,
                              std::span<const std::string> names);
 
@@ -64,14 +64,14 @@ struct OperatorTime {
 
 class StrandExecutor {
  public:
-  // `on_failure`: called once when an operator of a run has thrown, on its thread: wakes threads that wait for what
-  // will not come, as other shards do in a collective (ShardTeam::abandon).
+  // `on_failure`: called once when an operator of a run has thrown, on its thread; must wake threads that wait for
+  // that operator, as other shards do in a collective (ShardTeam::abandon).
   explicit StrandExecutor(std::function<void()> on_failure = {});
   ~StrandExecutor();
   StrandExecutor(const StrandExecutor&) = delete;
 
-  // Returns when all are through, with their times by number. What the first that failed has thrown is thrown here,
-  // when no stream performs anything any more; operators that had not begun are left out. CHECKs that the order ends.
+  // Returns when all have ended, with their times by number. Rethrows what the first failed operator has thrown, once
+  // all streams have stopped; operators that had not begun are skipped. CHECKs that the order does not deadlock.
   // One call at a time.
   std::vector<OperatorTime> run(std::span<const StrandOperator> operators,
                                 const StrandOrder& order);
@@ -92,7 +92,7 @@ class StrandExecutor {
   std::vector<bool> ended_;
   std::exception_ptr thrown_;
   uint64_t run_ = 0;    // how many so far
-  size_t serving_ = 0;  // threads that are not through with it
+  size_t serving_ = 0;  // threads that have not finished it
   bool closing_ = false;
   std::vector<std::thread> threads_;  // of the links
 };

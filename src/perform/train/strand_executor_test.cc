@@ -31,7 +31,7 @@ struct Story {
   }
 };
 
-// Forward: A, gather, B. Backward: C, scatter (asynchronous) beside W, D.
+// Forward: A, gather, B. Backward: C, scatter (asynchronous) during W, D.
 void two_strands(Story& story) {
   const size_t a = story.add("A", Stream::kCompute, {});
   const size_t gather = story.add("gather", Stream::kLocal, {a});

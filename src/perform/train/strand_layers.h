@@ -14,8 +14,8 @@ namespace tombolo::train {
 
 struct StrandLayers {
   std::span<LayerPass* const>
-      forward;  // in the order in which they are gone through, each of what the one before
-  std::span<LayerPass* const> backward;  // made: the last layer comes first here
+      forward;  // in the order of computation, each from the output of the one before
+  std::span<LayerPass* const> backward;  // the same: the last layer comes first here
   Meeting meeting = Meeting::kNone;      // LayerPass::meeting()
   Stream link = Stream::kLocal;          // of tensor groups
   Stream across = Stream::kCross;        // of experts, between ranks
@@ -35,7 +35,7 @@ std::vector<StrandOperator> operators_of(const StrandLayers& layers);
 // What stands behind the name of an operator of a strand's layer, by its number.
 std::string suffix_of_layer(size_t layer, size_t layers);
 
-// The gradients of weights of backward layers alone, which went without.
+// Computes the gradients of weights of backward layers whose passes left them out.
 void perform_weights(std::span<LayerPass* const> backward);
 
 }  // namespace tombolo::train

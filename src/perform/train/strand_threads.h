@@ -1,5 +1,5 @@
 // Passes that are computed at the same time, each on a thread of its own (strands: Wang et al. 2024, DHelix,
-// section 3), so that what one waits for hides behind what the other computes.
+// section 3), so that the waits of one hide behind the computation of the other.
 #pragma once
 
 #include <condition_variable>
@@ -20,8 +20,8 @@ class StrandThreads {
   ~StrandThreads();
   StrandThreads(const StrandThreads&) = delete;
 
-  // As many works as threads, or fewer. on_end(i) is called on this thread as soon as work i has ended: of
-  // several that have, the first ones first. Returns when all have. One call at a time.
+  // At most as many works as threads. on_end(i) is called on the calling thread as soon as work i has ended;
+  // if several have, in order. Returns when all have ended. One call at a time.
   void run(std::span<const Work> works, const std::function<void(size_t)>& on_end);
 
  private:

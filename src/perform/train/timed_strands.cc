@@ -67,7 +67,7 @@ std::vector<StepTime> TimedStrands::run(std::span<const TimedStep> steps) {
   });
   std::vector<StepTime> times(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
-    // The last one that came went on at once; others may have had to wait for a core, which counts.
+    // The last thread to arrive began at once; others may have waited for a core, which counts.
     const size_t threads = steps[i].second ? intervals_.size() : intervals_.size() / 2;
     auto begin = intervals_.front()[i].begin;
     for (size_t thread = 0; thread < threads; ++thread)

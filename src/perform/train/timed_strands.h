@@ -3,9 +3,9 @@
 //   TimedStrands strands(2);
 //   const auto times = strands.run(std::vector<TimedStep>{{.first = multiply}, {.first = multiply, .second = send}});
 //
-// A shard is a thread, as where it trains, and has one more for what runs beside; that one sleeps while operators are
-// measured alone. All threads of a step begin when the last one has come, which is looked for and not slept for, so
-// that nobody's time has a wake-up in it. Knows nothing of what operators compute, and sees no LibTorch.
+// A shard is a thread, as in training, and has a second one for the concurrent operator, which sleeps while operators
+// are measured alone. All threads of a step begin when the last one has arrived; they spin until then instead of
+// sleeping, so no measured time includes a wake-up. Independent of what operators compute, and of LibTorch.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ namespace tombolo::train {
 
 struct TimedStep {
   std::function<void(int32_t shard)> first;
-  std::function<void(int32_t shard)> second = {};  // beside it; empty: alone
+  std::function<void(int32_t shard)> second = {};  // concurrently; empty: first runs alone
 };
 
-// From the start of all until the last shard was through.
+// From the common start until the last shard has finished.
 struct StepTime {
   std::chrono::nanoseconds first{}, second{};
 };
 
-// Where threads begin something together. Who waits keeps looking, and gives way to others now and then.
+// Where threads begin something together. A waiting thread spins, and yields its core now and then.
 class CommonStart {
  public:
   explicit CommonStart(int32_t threads) : threads_(threads) {}
@@ -45,7 +45,7 @@ class CommonStart {
 
 class TimedStrands {
  public:
-  // `on_failure`: called when an operator has thrown, on its thread: wakes who waits for what will not come.
+  // `on_failure`: called when an operator has thrown, on its thread; must wake threads that wait for that operator.
   explicit TimedStrands(int32_t shards, std::function<void()> on_failure = {});
 
   // One step after the other, on all shards. Throws what the first operator that failed has thrown, and can then be
@@ -60,7 +60,7 @@ class TimedStrands {
 
   const int32_t shards_;
   const std::function<void()> on_failure_;
-  ShardTeam team_;  // of twice as many threads: shard by shard, then those beside them
+  ShardTeam team_;  // of twice as many threads: first of each shard, then second of each
   CommonStart alone_, beside_;
   std::vector<std::vector<Interval>> intervals_;  // by thread, of each step
 };

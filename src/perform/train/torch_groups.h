@@ -1,4 +1,4 @@
-// The second face of the kernels that compute with LibTorch: the groups of all stages of a rank.
+// The second interface of the kernels that compute with LibTorch: the groups of all stages of a rank.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ class TorchGroups final : public kernels::ParameterGroups {
 
   bool are_watched() const { return watcher_ != nullptr; }
 
-  // --- the passes; nothing happens while nobody watches
-  // What a forward pass of the stage asks before it reads parameters. Interrupted where a group will
+  // --- the passes; these do nothing without a watcher
+  // What a forward pass of the stage calls before it reads parameters. Interrupted if a group will
   // never be ready.
   StageModule::Need need(int32_t stage) const;
   void begin_backward(int32_t stage);
@@ -44,12 +44,12 @@ class TorchGroups final : public kernels::ParameterGroups {
   std::vector<float> parameters(int32_t stage, int32_t group) override;
   Status set_parameters(int32_t stage, int32_t group, std::span<const float> values) override;
 
-  // --- what is kept beside parameters, of each parameter: NAME.residual.DATACENTER where this rank leads
+  // --- what is kept in addition to each parameter: NAME.residual.DATACENTER where this rank leads
   // groups; with local steps NAME.outer.anchor, NAME.outer.momentum and NAME.outer.arrived, which
   // the first replica writes and all read
   void add_views(std::vector<kernels::TensorView>& out) const;
   Status load(const kernels::TensorSource& tensors);
-  // Parameters are what they are now: anchors are the same.
+  // Sets the anchors to the parameters as they are now.
   void begin_anew();
   // What replicas have in common where they have parameters of their own.
   void add_to(RunningDigest& digest) const;
@@ -73,7 +73,7 @@ class TorchGroups final : public kernels::ParameterGroups {
   double inner_factor_ = 1;                           // of gradients in inner steps
   std::map<std::pair<int32_t, int32_t>, Kept> kept_;  // by stage and group
   kernels::GroupWatcher* watcher_ = nullptr;
-  std::map<int32_t, std::unique_ptr<StageGroups>> groups_;  // while somebody watches
+  std::map<int32_t, std::unique_ptr<StageGroups>> groups_;  // empty without a watcher
 };
 
 }  // namespace tombolo::train

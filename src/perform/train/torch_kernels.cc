@@ -348,9 +348,9 @@ Status TorchKernels::join_replicas(const kernels::Replicas& replicas) {
                  [&]() -> Status { return replicas_.join(replicas, stages_.front().index); });
 }
 
-// --- first values of others ----------------------------------------------------------------------
+// --- pretrained weights --------------------------------------------------------------------------
 
-// One tensor at a time lies in memory beside the weights.
+// In addition to the weights, one tensor at a time lies in memory.
 Status TorchKernels::begin_anew() {
   if (!plan_.run.init) return {};
   return guarded("reading weights", [&]() -> Status {
@@ -789,9 +789,9 @@ Parameter* TorchKernels::tied(int32_t stage) {
 }
 
 // Embedding and head are one matrix: where they are two copies, the gradient of both is the sum of
-// theirs. a + b and b + a have the same bits, so the copies stay equal, and nobody needs to send
-// weights. All gradients of this rank are complete, those of replicas summed. Here for two copies on
-// one rank.
+// theirs. a + b and b + a have the same bits, so the copies stay equal, and no rank needs to send
+// weights. All gradients of this rank are complete, those of replicas summed. This is the case of
+// two copies on one rank.
 Status TorchKernels::sum_tied_copies() {
   const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
   if (!plan_.model.tied_embeddings || last_stage == 0 || tied_summed_ == iteration_) return {};
@@ -839,8 +839,8 @@ Status TorchKernels::add_tied_gradient(const Payload& theirs) {
   });
 }
 
-// A tied embedding counts once, on the first stage. Squares add up parameter by parameter, whoever has them, so
-// that all replicas have the same bits, and the bits of replicas that share out nothing.
+// A tied embedding counts once, on the first stage. Squares are added parameter by parameter, whichever replica
+// has them, so all replicas get the same bits, and the same as without sharding.
 Result<std::optional<double>> TorchKernels::gradient_squares() {
   return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
     TRY(sum_tied_copies());

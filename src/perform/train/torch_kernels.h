@@ -4,7 +4,7 @@
 // pass runs; with recompute = "full" it keeps the input alone until recompute(), or, where operators of pairs are
 // arranged (stage_pairs.h), the input of each layer, of which the backward pass computes the rest again. The last stage
 // draws the targets itself and divides its loss by the number of microbatches of all pipelines, so
-// gradients sum to their mean on every stage without further ado.
+// adding the gradients of all microbatches gives their mean on every stage.
 //
 // A backward pass in halves (I, then W) does what a whole one does, in another order
 // (weight_gradients.h).
@@ -39,8 +39,8 @@ namespace tombolo::train {
 
 // Opens the data of its pipeline where the rank has the first or the last stage. Unusable, by name,
 // for what cannot be computed here (check_plan.h), the slow netlib BLAS, an unreadable text. From
-// then on the process computes with [run] threads, 1 where the job says nothing. `cpu`: a processor
-// without products of bf16 gives the same results where it is said to have them, slowly.
+// then on the process computes with [run] threads, 1 if the job does not set it. `cpu` may claim bf16
+// products that the processor lacks: then results are the same, computed slowly.
 Result<std::unique_ptr<kernels::Kernels>> make_torch_kernels(
     const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu = cpu_features());
 

@@ -1,4 +1,4 @@
-// Matrix products whose weight gradients may wait.
+// Matrix products whose weight gradients can be computed later.
 //
 // A schedule with backwards in halves wants the gradient of a stage's input first (I), because the
 // stage before waits for it, and those of the weights later (W). Autograd knows whole backwards
@@ -25,13 +25,13 @@ namespace tombolo::train {
 // Of one microbatch on one stage. Outlives the graph that its products are part of.
 class WeightGradients {
  public:
-  // From now on a pass backward leaves the products out.
+  // From now on a backward pass leaves the products out.
   void defer() { deferred_ = true; }
-  // Or each product adds to the gradient of its weight at once, and autograd hears of none. The gradients
-  // are there before, of any strides; of a part of a matrix autograd would want them next to each other.
+  // Or each product adds to the gradient of its weight at once, bypassing autograd. The gradients must
+  // exist before, with any strides; autograd would require a contiguous one for a part of a matrix.
   void add_in_place() { in_place_ = true; }
 
-  // Of a pass whose graph is gone.
+  // For a pass whose graph is gone.
   void forget() { products_.clear(); }
 
   // The weights whose gradients lack what was left out, in the order of the forward pass.
@@ -46,7 +46,7 @@ class WeightGradients {
   friend struct Products;
   struct Product {
     at::Tensor weight;           // whose gradient it is
-    at::Tensor input, gradient;  // once a pass backward has left them here
+    at::Tensor input, gradient;  // once a backward pass has left them here
   };
   std::vector<Product> products_;
   bool deferred_ = false, in_place_ = false;

@@ -180,7 +180,7 @@ bool is_address_of_this_host(const std::string& host) {
 }
 
 bool takes_connections(const Address& at, SimDuration patience) {
-  // Less than nothing would be for ever.
+  // poll() waits for ever where the time is negative.
   CHECK(patience.ns >= 0 && patience.ns / 1'000'000 <= INT_MAX, "a patience of {} ns", patience.ns);
   const auto to = kernel_address(at.host, at.port);
   if (!to) return false;

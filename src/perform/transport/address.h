@@ -35,7 +35,8 @@ struct PortRange {
 };
 Result<PortRange> parse_ports(std::string_view text);  // "29520-29529", "29520"
 
-// 127.0.0.0/8 and ::1; and what a listener says that means all addresses of its host.
+// 127.0.0.0/8 and ::1; and the address that a listener gives for all addresses of its host
+// (0.0.0.0, ::).
 bool is_loopback(const std::string& host);
 bool is_every_address(const std::string& host);
 
@@ -47,11 +48,12 @@ Status check_stays_here(const std::string& host, const std::string& network);
 // namespace of this process. Costs a socket.
 bool is_address_of_this_host(const std::string& host);
 
-// Whether somebody takes a connection there within so long. It is closed at once, unused.
+// Whether a process accepts a connection there within `patience`. The connection is closed at once,
+// unused.
 bool takes_connections(const Address& at, SimDuration patience);
 
-// The address of a host by name, IPv4 where it has one; an address is its own. Asks whom the
-// machine asks, and may take seconds.
+// Resolves the name of a host, to IPv4 where it has such an address; an address is returned as it
+// is. Uses the machine's resolver, and may take seconds.
 Result<std::string> resolve(const std::string& host);
 
 // Which address of this host others see when it talks to `host`. Sends nothing.

@@ -26,7 +26,7 @@ enum class ConnectionState {
 };
 
 enum class Incoming {
-  kNothing,  // has come yet. With the first bytes -> kRead; we refused first -> kIgnored
+  kNothing,  // nothing came yet. The first bytes come -> kRead; we refused first -> kIgnored
   kRead,  // the peer's goodbye came -> kGoodbye; our last words are a refusal or an abort -> kIgnored
   kIgnored,  // what comes does not matter; it is read until the other side hangs up
   kGoodbye,  // nothing is read any more
@@ -53,10 +53,10 @@ enum class LinkState {
   kEnded,    // nothing more will come: Peer::end says why
 };
 
-// What callers of the Endpoint have of a link.
+// What callers of the Endpoint were told about a link.
 enum class Told {
   kUnclaimed,  // by connect(), await_peer(), meet() or welcome_all() -> kClaimed
-  kClaimed,    // where a call failed -> kUnclaimed; next() says that the link is up -> kUp
+  kClaimed,    // the call failed -> kUnclaimed; next() says that the link is up -> kUp
   kUp,         // next() says that it has ended -> kEnd
   kEnd,
 };

@@ -1,4 +1,4 @@
-// What a link's connections are set to, what they do, and what is told of it.
+// The settings of a link's connections, their tuning, and their statistics.
 #include <algorithm>
 
 #include "perform/transport/driver.h"
@@ -12,8 +12,8 @@ constexpr uint32_t kPacedMark = 128 * 1024;  // what the kernel keeps unsent of 
 
 }  // namespace
 
-// Learns what the connections carry, also those that stand still, and lets the kernel hold as
-// little as that allows. The tail that this connection leaves to others.
+// Samples what the connections carry, also those that stand still, and lets the kernel hold as
+// little as that allows. Returns the tail that this connection leaves to others.
 uint64_t Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
   if (p.tuner && now - p.tuned_at >= kTuneEvery) tune(c->rank, p, now);
   link::LinkRates rates{.connections = std::min(c->part.connections, p.pulling)};
@@ -46,8 +46,8 @@ void Driver::tune(int32_t rank, Peer& p, SimTime now) {
   if (p.tuner->sample(sample)) choose(rank, p);
 }
 
-// Performs the tuner's choice. What begins to pull, has another congestion control or a larger
-// share than before looks for its rate anew.
+// Applies the tuner's choice. A connection that begins to pull, has another congestion control or a
+// larger share than before searches for its rate again.
 void Driver::choose(int32_t rank, Peer& p) {
   const link::LinkChoice& choice = p.tuner->choice();
   const uint32_t before = std::exchange(p.pulling, choice.connections);

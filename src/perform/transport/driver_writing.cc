@@ -32,7 +32,7 @@ void Driver::pump(const ConnectionPtr& c) {
 // What TLS itself has to say goes first, and nothing else goes before its handshake is over. True:
 // that is on its way, or waits for the other side.
 bool Driver::say_secure(const ConnectionPtr& c) {
-  if (c->says_last() && !c->secure->ready()) c->control.clear();  // nobody could open it
+  if (c->says_last() && !c->secure->ready()) c->control.clear();  // the peer could not open it
   if (c->secure->has_output()) {
     c->secure->take(c->control_out);
     transmit(c, asio::buffer(c->control_out));
@@ -163,13 +163,14 @@ void Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
       if (p.idle() || waiting_for_room_ > 0) changed_.notify_all();
     }
     if (!error) return pump(c);
-    // Nobody reads any more.
+    // After the peer's goodbye nothing is read, so the reader would not notice the end.
     if (c->rank >= 0 && c->incoming == Incoming::kGoodbye)
       lose(c, link::Loss::kEnded, error.message());
   });
 }
 
-// From now on nobody listens to the other side; it hears this, and hangs up.
+// Sends the last frame. From now on what the other side sends is ignored; it reads this frame and
+// hangs up.
 void Driver::say_last(const ConnectionPtr& c, std::vector<std::byte> frame) {
   if (!c->is_open() || c->says_last()) return;
   if (c->incoming != Incoming::kGoodbye) advance(c->incoming, Incoming::kIgnored);

@@ -1,4 +1,5 @@
-// Endpoint: a rank's door to all other ranks. The one place with sockets, threads and timers.
+// Endpoint: one rank's connections to all other ranks. The only place with sockets, threads and
+// timers.
 //
 //   auto endpoint = TRY(Endpoint::create({.identity = {...}}, clock));
 //   const LinkShape shape{.rate = 1_Gbps, .delay = {20'000'000}};
@@ -20,27 +21,28 @@
 // decoder's buffer into the message, and one read for the checksum; of each read from the socket,
 // the part of a frame at its end moves once more, and so do segments that came before their turn.
 //
-// Memory: what is queued to send and what came but was not received yet; both follow from the
-// caller's schedule, see queued_bytes(), and from credit: a peer whose messages nobody receives is
-// stopped at inbox_max, and send() waits for room at outbox_max. A connection that has not proved to be of this job costs
-// about 1 KiB, with TLS about 50, lives for the handshake deadline, and there are at most 512 of
-// them (strangers.h). With a grace each connection keeps what was not confirmed: views of messages,
-// for as long as a round trip, a receipt (1 MiB or 20 ms) and the socket's buffers last.
+// Memory: messages that are queued to send, and messages that came and were not received yet. Both
+// follow from the caller's schedule, see queued_bytes(), and are bounded by credit: a peer whose
+// messages are not received is stopped at inbox_max, and send() waits for room at outbox_max. An
+// unauthenticated connection costs about 1 KiB, with TLS about 50 KiB, lives until the handshake
+// deadline, and there are at most 512 of them (link/unauthenticated.h). With a grace each connection also
+// keeps what was not confirmed: views of messages, for as long as a round trip, a receipt (1 MiB or
+// 20 ms) and the socket's buffers last.
 //
 // Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. Without
 // a grace, a link that loses one connection is lost.
 //
 // A connection is not a link. With a grace on both sides a link outlives its connections: what the
 // peer has not confirmed is kept, and when a connection is lost (reset, ended without a goodbye,
-// silent for silence_max, corrupt) it goes over the others. The side that dialed calls again for
-// the lost one, also through a splice. Only when no connection was there for the grace is the link
-// lost; kLostPeer then says for how long, and why. Where the last one was ended, not silent, that is
-// after ended_max (recovery.h). Nothing comes twice, and order and urgency stay.
-// What is lost for good at once: a peer that gives up (abort), one that was started again (another
-// Identity::incarnation), and one that contradicts itself. A connection that was idle for
-// ping_every carries a ping, so a path that swallows everything is noticed within silence_max on
-// both sides. A connection that was silent stays open until the other side is heard again: closing it
-// would look like the end of this process.
+// silent for silence_max, corrupt) it is sent again over the others. The side that dialed redials
+// the lost one, also through a splice. The link is lost only when it had no connection for the
+// whole grace; kLostPeer then says for how long, and why. Where the last connection was ended, not
+// silent, ended_max counts instead (recovery.h). Nothing is delivered twice, and order and urgency
+// are kept. Whatever the grace, a link is lost at once if the peer gives up (abort), was restarted
+// (another Identity::incarnation) or contradicts itself. A connection that was idle for ping_every
+// sends a ping, so both sides notice within silence_max a path that drops everything. A connection
+// that was silent stays open until the other side is heard again: closing it would look like the
+// end of this process.
 //
 // With credentials every connection is TLS 1.3, and both sides show a certificate of one authority
 // (trust/secure_stream.h) before they say hello. Without, it is plain TCP, and addresses that lead
@@ -74,19 +76,19 @@ class Endpoint {
     std::string listen_address = "127.0.0.1";
     uint16_t port = 0;       // 0: any that is free
     uint16_t port_last = 0;  // not 0: the first that is free, from `port` on to this one
-    std::string network;     // allowed beside loopback, "10.77.0.0/16" (address.h)
+    std::string network;     // allowed besides loopback, "10.77.0.0/16" (address.h)
     std::optional<trust::Credentials> credentials;  // of this host; left out: plain TCP
-    // Plain TCP to anywhere: whoever sits on the way reads the model and the job's token.
+    // Plain TCP to any address: anyone on the path can read the model and the job's token.
     bool plain_tcp = false;
-    // The ranks share a host, hence a monotonic clock. Otherwise what a peer says about instants
-    // counts for nothing: a message was sent when it came.
+    // The ranks share a host, hence a monotonic clock. Otherwise a peer's instants are ignored: a
+    // message counts as sent when it came.
     bool one_clock = true;
     // TCP's, of all its connections, such as "cubic"; empty: the machine's. BBR, the default of
     // some machines, spreads a lone message of a few packets over a round trip.
     std::string congestion_control;
     uint64_t message_max = uint64_t{16} << 30;  // bytes
-    // Of each link: what may lie here before some of it is received (link.h), and what may wait to
-    // be sent before send() waits as well.
+    // Of each link, in bytes: what may come before some of it is received (link.h), and what may be
+    // queued to send before send() blocks.
     uint64_t inbox_max = uint64_t{4} << 30;
     uint64_t outbox_max = uint64_t{16} << 30;
     // How long a link may be without any connection before its peer is lost; the shorter one of the
@@ -94,18 +96,18 @@ class Endpoint {
     SimDuration grace{};
     // The same where the other side ended the last connection, or a gateway did; 0: the grace.
     SimDuration ended_max{};
-    // With a grace: how long a receipt may wait for something that it can ride along with,
+    // These three with a grace only. How long a receipt may wait for a segment to ride along with;
     SimDuration receipt_after{20'000'000};
-    SimDuration ping_every{1'000'000'000};     // how long a connection says nothing,
-    SimDuration silence_max{10'000'000'000};   // or hears nothing before it is lost
-    SimDuration handshake_max{5'000'000'000};  // a stranger's time to say a whole hello
-    // A second process that says it is a rank of which a connection is here is turned away as a
-    // duplicate. Otherwise it is that rank, started again, and the link with the one before is over.
+    SimDuration ping_every{1'000'000'000};     // a connection sends at least a ping this often,
+    SimDuration silence_max{10'000'000'000};   // and is lost when nothing came for this long
+    SimDuration handshake_max{5'000'000'000};  // for a new connection to send a whole hello
+    // True: a second process that claims the rank of a connected peer is refused as a duplicate.
+    // False: it is that rank, restarted, and the link with the process before ends.
     bool first_stays = false;
-    // One line per connection that was refused or came back; io thread. One that stays away is told
-    // by who waits for it.
+    // One line per connection that was refused or came back; io thread. One that stays away is
+    // reported by the call that waits for it.
     std::function<void(const std::string&)> log;
-    // Somebody with the job's token says it is a rank that is here already; io thread.
+    // Another process with the job's token claims the rank of a connected peer; io thread.
     std::function<void(int32_t rank)> on_duplicate;
 
     Status check() const;
@@ -119,20 +121,21 @@ class Endpoint {
 
   virtual uint16_t port() const = 0;
 
-  // Dials a peer, again and again while nobody listens there yet, and shakes hands.
+  // Dials a peer, again and again until it listens there, and shakes hands.
   virtual Status connect(int32_t peer, const std::string& host, uint16_t port,
                          const link::LinkShape& shape, SimTime deadline) = 0;
   // Waits until that peer has dialed. It may have done so before.
   virtual Status await_peer(int32_t peer, const link::LinkShape& shape, SimTime deadline) = 0;
 
-  // For two ranks that can only call out: both call this, with the address of one splice door
-  // (splice_door.h). Then the lower rank is the one that dialed. TLS goes through, from end to end.
+  // For two ranks that can only make outgoing connections: both call this, with the address of the
+  // same SpliceListener (splice_listener.h). The lower rank then counts as the one that dialed. TLS is end to
+  // end.
   virtual Status meet(int32_t peer, const std::string& host, uint16_t port,
                       const link::LinkShape& shape, SimTime deadline) = 0;
 
-  // Queues a message and returns; waits while outbox_max is queued for this peer, and then takes
-  // what comes from all, so that two who wait for each other do not wait for ever. Lower urgency
-  // goes first. Fails if the peer is gone, which receive() would tell as well.
+  // Queues a message and returns. Blocks while outbox_max is queued for this peer, and meanwhile
+  // gives all peers credit, so that two ranks that wait for each other do not deadlock. Lower urgency
+  // goes first. Fails if the peer is gone, as receive() would.
   virtual Status send(int32_t peer, link::Tag tag, link::Payload payload,
                       link::Urgency urgency) = 0;
   Status send(int32_t peer, link::Tag tag, link::Payload payload) {
@@ -156,9 +159,9 @@ class Endpoint {
   // is gone and none of the messages is here.
   virtual Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline) = 0;
 
-  // For one who listens to all others (a launcher): from now on each of them may call, and next()
-  // tells what becomes of it, in the order of arrival. One caller at a time; each answer costs the
-  // same however many ranks there are.
+  // For a rank that serves all others (a launcher): from now on each of them may connect, and next()
+  // returns what becomes of them, in the order of arrival. One thread at a time may call next(); a
+  // call costs the same however many ranks there are.
   virtual void welcome_all(link::Tag tag) = 0;
   struct Up {};  // all connections of its link are here
   struct News {
@@ -185,12 +188,12 @@ class Endpoint {
   virtual Status close(SimTime deadline) = 0;
 };
 
-// What a process has of the network, passed in: the machine's, or an ocean's.
+// The network as a process sees it, passed in: the machine's, or a simulated one.
 class Sockets {
  public:
   virtual ~Sockets() = default;
   virtual Result<std::unique_ptr<Endpoint>> open(Endpoint::Options options, Clock& clock) = 0;
-  // Whether somebody answers there; blocks for `patience` at most.
+  // Whether a process accepts connections there; blocks for `patience` at most.
   virtual bool takes_connections(const Address& at, SimDuration patience) = 0;
 };
 Sockets& system_sockets();

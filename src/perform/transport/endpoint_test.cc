@@ -1,4 +1,4 @@
-// Endpoints over real loopback sockets, and what happens when somebody misbehaves. Deadlines are
+// Endpoints over real loopback sockets, and what happens when a peer misbehaves. Deadlines are
 // generous and only reached by a failure; nothing here is decided by how fast the machine is.
 #include "perform/transport/endpoint.h"
 
@@ -184,7 +184,7 @@ TEST_F(EndpointTest, AStripedLinkThatLosesAConnectionIsLost) {
   EXPECT_FALSE(first.hear());  // hung up on
 }
 
-// A caller that died leaves half a link; its successor, called anew, gets a whole one.
+// A caller that died leaves half a link; its successor, which calls again, gets a whole one.
 TEST_F(EndpointTest, HalfALinkMakesRoomForANewCall) {
   auto zero = endpoint(0);
   RawPeer half(zero->port());
@@ -398,7 +398,7 @@ TEST_F(EndpointTest, PlainTcpStaysInTheIslandsNetwork) {
   ASSERT_TRUE(zero);
   EXPECT_THAT((*zero)->connect(1, "192.0.2.1", 80, {}, soon()).error().message,
               HasSubstr("outside the islands' network"));
-  // Allowed, but nobody is there: that is another answer.
+  // Allowed, but no process listens there: that is another error.
   const Status nobody = (*zero)->connect(1, "10.77.1.2", 80, {}, clock_.now());
   EXPECT_THAT(nobody.error().message, HasSubstr("did not answer at 10.77.1.2:80"));
 }

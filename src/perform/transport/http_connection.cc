@@ -175,8 +175,8 @@ void HttpConnection::take_head() {
     request_.headers.emplace_back(lower(text_of(field.name_string())), text_of(field.value()));
   }
   has_head_ = true;
-  // Whoever cuts a connection's bytes into requests in another way than the sender did lets requests
-  // be smuggled (RFC 9112, 6.3); and a request has one host (3.2).
+  // A server that divides a connection's bytes into requests differently from the sender lets
+  // requests be smuggled (RFC 9112, 6.3); and a request has one host (3.2).
   const size_t hosts = head.count(beast::field::host);
   const size_t lengths = head.count(beast::field::content_length);
   const bool has_coding = head.count(beast::field::transfer_encoding) > 0;
@@ -217,7 +217,7 @@ void HttpConnection::answer(const HttpReply& reply, std::chrono::milliseconds pa
                   text_of(beast::obsolete_reason(static_cast<beast::status>(reply.status))));
   for (const auto& [name, value] : reply.headers) out += name + ": " + value + "\r\n";
   if (!reply.content_type.empty()) out += "Content-Type: " + reply.content_type + "\r\n";
-  // Of HTTP/1.0 the end of the connection is the end of a body whose length nobody knows.
+  // In HTTP/1.0 the end of the connection is the end of a body of unknown length.
   chunked_ = reply.stream && parser_.get().version() >= 11;
   if (chunked_) out += "Transfer-Encoding: chunked\r\n";
   const bool has_body = reply.status >= 200 && reply.status != 204 && reply.status != 304;

@@ -21,11 +21,12 @@ class HttpConnection final : public HttpClient {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // The reading thread moves it, forwards, but kWhole to kAnswered, which who answers does.
+  // Only moves forwards. The reading thread changes it, except from kWhole to kAnswered, which the
+  // answering thread does.
   enum class State {
     kHandshake,  // of TLS
     kHead,       // until the empty line behind the headers
-    kHeadRead,   // what it is has to be looked at: read_body() or an answer
+    kHeadRead,   // to be examined by the caller: read_body() or an answer follows
     kBody,
     kWhole,     // nothing is read: it is answered
     kUnclear,   // refusal() says what is wrong with it
@@ -50,7 +51,7 @@ class HttpConnection final : public HttpClient {
   void read_on();           // while it is being read, or answered
   void read_body();         // from kHeadRead
   void refuse(int status);  // while it is being read
-  // From kHeadRead, kWhole, kUnclear. The client may take so long for each part of it.
+  // From kHeadRead, kWhole, kUnclear. The client may take `patience` for each part of it.
   void answer(const HttpReply& reply, std::chrono::milliseconds patience);
   void close() { state_ = State::kClosed; }
 

@@ -206,7 +206,8 @@ void HttpServer::Inside::read_all() {
     const auto now = std::chrono::steady_clock::now();
     for (std::unique_ptr<HttpConnection>& client : clients_) {
       if (!client || now < client->deadline()) continue;
-      // Of what was answered, the client has had its time; a handshake has nobody to tell.
+      // After an answer the client has had its time to read; in a TLS handshake no reply can be
+      // sent.
       const State state = client->state();
       if (state == State::kHead || state == State::kBody)
         refuse(*client, 408);
@@ -223,7 +224,7 @@ void HttpServer::Inside::read_all() {
   }
 }
 
-// The wakes of other threads, who calls, and the clients in their order.
+// Polls, in this order: the wake-ups by other threads, the listener, and the clients.
 int HttpServer::Inside::poll_once(std::vector<pollfd>& asked) {
   const auto now = std::chrono::steady_clock::now();
   auto until = now + kGlance;
@@ -260,7 +261,7 @@ void HttpServer::Inside::accept_some() {
   }
 }
 
-// Whoever holds most connections has sent too little on the oldest of them for too long.
+// Closes the oldest connection of the client address that holds most of them.
 void HttpServer::Inside::make_room() {
   std::map<std::string, size_t> held;
   for (const auto& client : clients_)

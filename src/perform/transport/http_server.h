@@ -9,10 +9,10 @@
 //   requests read, not answered  limits.threads + .waiting      429
 //   a client that takes nothing  limits.write_time              the connection is closed
 //
-// One thread reads all requests, so a slow one costs a few kilobytes and keeps no other client out. `threads`
-// others answer. Connections are closed only when the client has had time to read the answer, for a
-// socket closed on unread bytes would take it away (RFC 9112, 9.6). Ranges are ignored: 8 KiB of
-// them would ask for a page thousands of times (RFC 9110, 14.2, allows that).
+// One thread reads all requests, so a slow one costs a few kilobytes and keeps no other client out.
+// `threads` others answer. Connections are closed only when the client has had time to read the
+// answer, because closing a socket with unread bytes may discard the answer (RFC 9112, 9.6). Ranges
+// are ignored: 8 KiB of them would ask for a page thousands of times (RFC 9110, 14.2, allows that).
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ namespace tombolo::transport {
 
 struct HttpRequest {
   std::string method;
-  std::string path;  // without what a ? begins; %2F and its like are decoded
+  std::string path;  // without the query; %2F and its like are decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
 
@@ -60,10 +60,10 @@ struct HttpReply {
 struct HttpHandlers {
   // On a serving thread. Must be set.
   std::function<HttpReply(const HttpRequest& request, HttpClient& client)> answer;
-  // Before a body is read, and on the thread that reads: a reply is the answer, nothing lets the
-  // request go on. Quick. May be empty.
+  // Called before a body is read, on the reading thread, so it must be quick. A reply is the answer;
+  // nullopt: the request continues. May be empty.
   std::function<std::optional<HttpReply>(const HttpRequest& head)> before_body;
-  // To what cannot be read or answered: 400, 408, 413, 417, 429, 431, 500, 501, 505. May be empty.
+  // The reply to what cannot be read or answered: 400, 408, 413, 417, 429, 431, 500, 501, 505. May be empty.
   std::function<HttpReply(int status)> refusal;
   // Of every request that had a head. From any thread. May be empty.
   std::function<void(const HttpRequest& request, int status)> answered;

@@ -174,7 +174,7 @@ TEST_F(Echo, AHeadHasTheLengthOfItsAnswerAndNoBody) {
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
-// Whoever is answered before all was read still reads the answer.
+// A client that is answered before its request was read whole still reads the answer.
 TEST_F(Echo, ResetsNobodyWhoStillSends) {
   open();
   const std::string head = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";

@@ -1,7 +1,7 @@
 // The sockets of joining (trust/join.h): one host waits for the host that it invited, which calls.
 //
-// Nothing here needs to be fast. Of strangers at most 32 are listened to at once, each for 10 s,
-// and each costs one line in the log; the invited host gets in meanwhile.
+// Nothing here needs to be fast. At most 32 unauthenticated connections are served at once, each
+// for 10 s, and each that is refused costs one line in the log; the invited host gets in meanwhile.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ struct Welcome {
   std::string name;          // of the host that may join
   trust::Invitation invitation;
   SimTime deadline;                              // of the invitation
-  std::function<void(uint16_t port)> on_listen;  // people may be told now
-  std::function<void(const std::string&)> log;   // a line per stranger
+  std::function<void(uint16_t port)> on_listen;  // it can be called now
+  std::function<void(const std::string&)> log;   // a line per refused connection
 };
 // Blocks until the invited host has its certificate, and returns where it called from.
 Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority& authority,

@@ -4,12 +4,12 @@
 // what is measured is what training gets. One link carries the questions, in JSON; each cell
 // (connections, congestion control, direction) is measured over a fresh link of its own, which the
 // near side dials. The receiver counts what its kernel got (frames and TLS records included, below
-// half a percent); nobody believes the sender's. Cells come in rounds, every other one backwards,
+// half a percent); the sender's count is not used. Cells come in rounds, every other one backwards,
 // so that a path that drifts favours none, and the median of the rounds counts.
 //
-// Near rank 0 asks rank 1; the link of cell i is that of rank 2 + i. Who has no token is refused in
-// the handshake (handshake.h). Bounds: kCellsMax cells of at most kCellMax seconds; the far side
-// has one asker, ends with it, and queues at most kQueueMax bytes.
+// Near rank 0 asks rank 1; the link of cell i is that of rank 2 + i. A caller without the token is
+// refused in the handshake (handshake.h). Bounds: kCellsMax cells of at most kCellMax seconds; the
+// far side serves one client, ends with it, and queues at most kQueueMax bytes.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,8 @@ struct ProbeCell {
 struct ProbeResult {
   Seconds round_trip;  // of an idle path: the shortest of some small messages
   std::vector<ProbeCell> cells;
-  // The most in the worse of its directions; within 2 % the fewest connections.
+  // The cell with the highest goodput in its slower direction; of those within 2 % of that, the one
+  // with the fewest connections.
   const ProbeCell& best() const;
 };
 
@@ -64,7 +65,7 @@ Seconds probe_warmup(Seconds round_trip);
 Result<ProbeResult> probe(ProbeOptions options,
                           const std::function<void(int64_t, int64_t)>& on_cell, Clock& clock);
 
-// Serves one asker, to its end; kFailed when none came until the deadline.
+// Serves one client until that ends; kFailed when none came before the deadline.
 class ProbeServer {
  public:
   static Result<std::unique_ptr<ProbeServer>> listen(Endpoint::Options options, Clock& clock);

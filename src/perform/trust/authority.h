@@ -1,11 +1,11 @@
 // Authority: the private CA of one group of hosts. It signs their certificates and nothing else.
 //
-// The first host has it, in authority.key beside its own credentials. A host that joins makes its
-// own key, which never leaves it, and asks with a signing request. All keys are ECDSA P-256: fast,
-// and known to every TLS.
+// The first host has it, in authority.key next to its own credentials. A host that joins makes its
+// own key, which never leaves it, and sends a signing request. All keys are ECDSA P-256: fast, and
+// known to every TLS.
 //
-// The authority takes nothing back: certificates of hosts last 90 days, and whoever must be kept out
-// before that is refused by each host (credentials.h).
+// The authority revokes nothing: certificates of hosts last 90 days, and a host that must be kept
+// out before that is refused by each of the others (credentials.h).
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ class Authority {
  public:
   static Result<Authority> create(WallTime now);
   static Result<Authority> load(const std::string& directory);
-  // authority.key, beside the credentials of the host that has it. Never overwrites.
+  // authority.key, next to the credentials of the host that has it. Never overwrites.
   Status save(const std::string& directory) const;
 
   const std::string& certificate() const { return certificate_; }

@@ -1,12 +1,12 @@
 // Credentials: how a host proves that it belongs to us, and knows who else does.
 //
-// A private authority (authority.h) signs one certificate per host. Who may be a peer: somebody
-// with a certificate of this authority that has not expired, and with the job's token
-// (link/handshake.h). Names of hosts are for people; they are not compared with addresses.
+// A private authority (authority.h) signs one certificate per host. A peer needs a certificate of
+// this authority that has not expired, and the job's token (link/handshake.h). Names of hosts are
+// for people; they are not compared with addresses.
 //
 // In a folder: authority.pem, host.pem, and host.key with mode 0600. Refused where others can read
-// the key. Nothing here prints a key or puts one into an error. Beside them `refused`, where there is
-// one: names of hosts, a line each, whose certificates this host does not take any more.
+// the key. Nothing here prints a key or puts one into an error. The file `refused` may be there,
+// too: names of hosts, a line each, whose certificates this host does not accept any more.
 #pragma once
 
 #include <chrono>

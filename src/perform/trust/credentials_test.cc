@@ -104,7 +104,7 @@ TEST_F(CredentialsTest, HostsAreRefusedByTheirNames) {
   EXPECT_THAT(load_credentials(folder_, now_).error().text(), HasSubstr("/refused:3"));
 }
 
-// It may be a folder of somebody's that others use as well.
+// It may be an existing folder that other users use as well.
 TEST_F(CredentialsTest, AFolderThatWasThereKeepsItsMode) {
   const std::string there = folder_ + "/there", made = folder_ + "/made";
   std::filesystem::create_directories(there);

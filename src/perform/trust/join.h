@@ -2,14 +2,14 @@
 //
 // An invitation is a text that a person carries from one host to the other: the fingerprint of the
 // authority, and a secret. The new host calls (TLS, whose certificates must lead to that
-// fingerprint), says the secret and sends its signing request; the answer is its certificate. Its
-// key stays at home, the secret is worth one certificate until the invitation ends, and nobody on
-// the way learns either. The name in the certificate is the inviting side's choice.
+// fingerprint), sends the secret and its signing request; the answer is its certificate. Its key
+// never leaves it, the secret is worth one certificate until the invitation ends, and no one on the
+// path learns either. The name in the certificate is the inviting side's choice.
 //
 // On the wire, inside TLS: four bytes of length, lowest first, then that many bytes.
 //   question   the secret (16), the signing request (PEM)
 //   answer     0 and the certificate (PEM), or 1 and the reason why not
-// Lengths are checked before they are believed. Sockets are in transport/join_hosts.h.
+// Lengths are checked before they are used. Sockets are in transport/join_hosts.h.
 #pragma once
 
 #include <array>

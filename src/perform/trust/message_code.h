@@ -1,4 +1,4 @@
-// HMAC-SHA256 (RFC 2104): shows that somebody knows a secret, without saying it.
+// HMAC-SHA256 (RFC 2104): proves knowledge of a secret without revealing it.
 #pragma once
 
 #include <array>

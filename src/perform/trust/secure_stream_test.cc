@@ -143,7 +143,7 @@ TEST_F(SecureStreamTest, AnotherAuthorityIsRefusedAlsoUnderTheSameName) {
             "its certificate is of another authority");
 }
 
-// Whoever of the two refuses the other; one that is refused as a dialer hears it as an alert.
+// Either of the two may refuse the other; a dialer that is refused receives an alert.
 TEST_F(SecureStreamTest, AHostThatIsRefusedDoesNotGetInAndIsNotCalled) {
   Credentials strict = *authority_.issue("oregon", host_validity(now_));
   strict.refused = {"paris"};
@@ -196,7 +196,7 @@ TEST_F(SecureStreamTest, AJoinerKnowsTheAuthorityByItsFingerprint) {
             "it does not have the authority that the token names");
 }
 
-// A stranger cannot make it remember more than it says.
+// An unauthenticated peer cannot make it hold more bytes than its header documents.
 TEST_F(SecureStreamTest, AnEndlessHandshakeIsCutOff) {
   SecureStream listener(host("paris"), Role::kAnswers);
   // Records of one byte of a ClientHello that says it has 128 KiB.

@@ -1,4 +1,4 @@
-// Clipping by the norm of all gradients together: where it exceeds a limit, every gradient is
+// Clipping by the norm of all gradients together: if it exceeds a limit, every gradient is
 // multiplied by the same factor, so that the direction stays (Pascanu et al., 2013).
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace tombolo::update {
 
-// The sum of the squares, in double: parts add up to the square of the global norm, whoever holds
-// them. Each parameter must be counted once: not again on every replica, nor on both stages of a
-// tied embedding. Not finite where an element is not. Eight sums side by side in a fixed order:
-// the same bits however the compiler vectorises.
+// The sum of the squares, in double: the sums of all ranks add up to the square of the global norm.
+// Each parameter must be counted once: not again on every replica, nor on both stages of a tied
+// embedding. Not finite if an element is not. Eight partial sums in a fixed order: the same bits
+// however the compiler vectorises.
 double squares(std::span<const float> gradients);
 
 // What to multiply gradients of this global norm by: limit / (norm + 1e-6), at most 1, as

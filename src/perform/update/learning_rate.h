@@ -1,5 +1,5 @@
-// The learning rate of a step: a function of the step alone, so nothing of it belongs into a
-// checkpoint and a resumed run goes on exactly.
+// The learning rate of a step: a function of the step alone, so it need not be in a checkpoint and
+// a resumed run continues exactly.
 //
 // Linear warm-up to learning_rate over warmup_steps, then as the rule says:
 //   cosine    half a cosine down to learning_rate_min
@@ -16,7 +16,7 @@
 namespace tombolo::update {
 
 // Iterations count from 1. A warm-up longer than the run ends with it. A decay that would begin
-// before the warm-up is over begins there.
+// before the end of the warm-up begins there.
 double learning_rate(const plan::Optimizer& optimizer, int64_t steps, int64_t iteration);
 
 }  // namespace tombolo::update

@@ -3,7 +3,7 @@
 //   g = g + decay w       b = momentum b + g       (b = 0 before the first step)
 //   w = w - lr b          or, Nesterov's:  w = w - lr (g + momentum b)
 //
-// The decay passes through the momentum, unlike AdamW's.
+// The decay passes through the momentum; AdamW's does not.
 #pragma once
 
 #include <span>

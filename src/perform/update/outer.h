@@ -1,11 +1,11 @@
 // The outer step of local steps (DiLoCo: Douillard et al. 2023; Streaming DiLoCo, 2025). Datacenters train
-// copies of the same parameters, and now and then tell how far theirs went:
+// copies of the same parameters, and from time to time exchange how far these have moved:
 //
 //   d = anchor - parameters                  of each, since the last outer step
 //   anchor = Nesterov's SGD of mean(d)       the same bits everywhere (momentum.h)
 //   parameters = blend * parameters + (1 - blend) * anchor
 //
-// What a datacenter has learned between the two, while updates were on their way, stays by its `blend`.
+// What a datacenter learned while the updates were in transit is kept with the weight `blend`.
 #pragma once
 
 #include <span>

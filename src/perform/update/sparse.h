@@ -1,6 +1,6 @@
-// Optimizers for gradients of which only some blocks came: work and memory traffic in proportion to
-// them. A block is 16 numbers, a cache line (perform/compress/blocks.h); what came of it is the
-// whole, the rest of the gradient is zero.
+// Optimizers for gradients of which only some blocks were received: work and memory traffic are
+// proportional to these. A block is 16 numbers, a cache line (perform/compress/blocks.h); it is
+// received as a whole, and the rest of the gradient is zero.
 //
 // With a state, a block remembers the step of its last gradient and catches up when the next one
 // comes, instead of moving in every step:
@@ -9,8 +9,8 @@
 //   momentum  catches up exactly, as long as rate and momentum stay: b and w are what dense steps
 //             with a gradient of zero would have made of them, but for rounding. Until then, w lags
 //             by at most rate |b| momentum / (1 - momentum).
-//   AdamW     moments and weight decay catch up exactly, the movement is left out that dense Adam
-//             would have made without gradients: at most rate * r (rho + rho^2 + ...), with
+//   AdamW     moments and weight decay catch up exactly. The movement that dense Adam would have
+//             made without gradients is left out: at most rate * r (rho + rho^2 + ...), with
 //             rho = beta1 / sqrt(beta2) and, by Cauchy and Schwarz, r = |m| / sqrt(v) at most
 //             (1 - beta1) / sqrt((1 - beta2) (1 - rho^2)): 14 learning rates with 0.9 and 0.95.
 //             With error feedback it would mostly repeat what the residual brings later.
@@ -33,7 +33,7 @@ struct SparseGradient {
   std::span<const float> values;     // 16 each; beyond the tensor's end they are ignored
 };
 
-// How many blocks so many numbers have: the length of `last_steps` below, which are 0 at first.
+// The blocks of this many numbers: the length of `last_steps` below, which are 0 at first.
 int64_t sparse_blocks(int64_t numbers);
 
 // w = w - rate g. 192 bytes of memory a block.
@@ -44,7 +44,8 @@ void sparse_momentum(const MomentumStep& step, uint32_t t, const SparseGradient&
                      std::span<float> weights, std::span<float> buffer,
                      std::span<uint32_t> last_steps);
 
-// All blocks catch up to the end of step t: before weights are read by others, or the rate changes.
+// All blocks catch up to the end of step t. Call it before weights are read elsewhere or the rate
+// changes.
 void settle_momentum(const MomentumStep& step, uint32_t t, std::span<float> weights,
                      std::span<float> buffer, std::span<uint32_t> last_steps);
 

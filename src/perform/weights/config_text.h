@@ -1,7 +1,7 @@
 // What a config.json says that matters for its weights, and writing one. Pure.
 //
-// Shapes are read by model::parse_config_json, which counts; here stands what changes the numbers
-// that come out: an activation, a scaling of positions, a window of attention. What we do not
+// model::parse_config_json reads shapes, for counting; this reads what changes the computed
+// numbers: an activation, a scaling of positions, a window of attention. What we do not
 // compute is refused, never ignored.
 #pragma once
 
@@ -29,10 +29,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file);
 // `file` is that of the config.
 Status check_same_model(const model::Model& job, const Config& config, const std::string& file);
 
-// A config.json of a model of this family, which transformers reads as what we compute.
+// A config.json for a model of this family; transformers then computes what we compute.
 std::string config_text(Family family, const model::Model& model, NumberType type);
 
-// The config of others with another type of numbers.
+// The text of a config that was read, with another number type.
 std::string config_text(const Config& config, NumberType type);
 
 }  // namespace tombolo::weights

@@ -1,4 +1,4 @@
-// What the families that we compute call their tensors, and how ours lie in them. Pure.
+// Tensor names of the model families that we compute, and how our tensors lie in theirs. Pure.
 //
 // Names are those of Hugging Face Transformers 4.57: the modules of modeling_llama.py,
 // modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py, modeling_phi3.py, modeling_olmo2.py,

@@ -123,7 +123,7 @@ TEST(Family, NamesAreThoseOfTransformers) {
             (Place{"transformer.h.1.attn.c_attn.bias", false, 2, 3}));
 }
 
-// Conv1D has inputs first, and query, key and value beside each other.
+// Conv1D has inputs first, and query, key and value next to each other.
 TEST(Family, Gpt2HoldsThreeMatricesInOne) {
   const auto tensors = their_tensors(Family::kGpt2, small(Family::kGpt2));
   const auto found = std::find_if(tensors.begin(), tensors.end(), [](const TheirTensor& tensor) {

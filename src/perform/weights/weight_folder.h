@@ -42,13 +42,13 @@ class WeightFolder {
   // Unusable, by the first that is not. Reads no weights.
   Status check(const model::Model& job) const;
 
-  // Equal where the weights are, as numbers: however they are spread over files, and in whichever type.
-  // Of a large tensor its beginning, middle and end are looked at, 4,096 numbers each: training changes
-  // all of it. Unusable as check() is. Cost: a few pages of each tensor.
+  // Equal if the weights are equal as numbers: however they are spread over files, and in any type.
+  // Of a large tensor only the beginning, middle and end are read, 4,096 numbers each, as training
+  // changes all of it. Unusable as check() is. Cost: a few pages of each tensor.
   Result<std::string> digest() const;
 
   // Fills `out` with one of tensors_of(), which has this shape. Cost: the tensor's pages, which are
-  // let go afterwards.
+  // released afterwards.
   Status read(const std::string& name, const std::vector<int64_t>& shape,
               std::span<float> out) const;
 

@@ -14,7 +14,7 @@ namespace tombolo::worker {
 #ifdef TOMBOLO_TORCH
 namespace {
 
-// What the processor has, or what somebody says it shall pass for.
+// The processor's features, or those of the processor that it is told to pass for.
 train::CpuFeatures cpu_in_use() {
   train::CpuFeatures cpu = train::cpu_features();
   const char* slow = std::getenv(train::kSlowBf16Variable);

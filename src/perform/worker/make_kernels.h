@@ -1,4 +1,4 @@
-// Which Kernels a rank gets: emulated ones, or LibTorch's where this program was built with it.
+// Makes the Kernels of a rank: emulated ones, or LibTorch's if this program was built with it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace tombolo::worker {
 Result<std::unique_ptr<kernels::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
                                                        Clock& clock);
 
-// With what this program computes: "libtorch", "blas" (its file) and "blas_problem"; empty without.
+// The libraries that this program computes with: "libtorch", "blas" (its file) and "blas_problem";
+// empty without LibTorch.
 Value::Table kernel_facts();
 
 }  // namespace tombolo::worker

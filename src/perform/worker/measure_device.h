@@ -1,4 +1,4 @@
-// What this machine's processor does, by LibTorch where this program was built with it.
+// Measures what this machine's processor does, by LibTorch if this program was built with it.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace tombolo::worker {
 
-// With so many threads, layers of these hidden sizes, for about so long. One thread is timed by the
-// CPU time of this process, which other processes disturb little, over the part of a core that its
-// control group may use (base/cpu_limit.h); several by the clock. Unusable without LibTorch.
+// With this many threads, layers of these hidden sizes, for about `budget`. One thread is timed by the CPU time of this
+// process, which other processes disturb little, over the part of a core that its control group may use
+// (base/cpu_limit.h); several by the clock. Unusable without LibTorch.
 Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
                                          Seconds budget);
 
-// Operators of a layer on the shards of rank 0, alone and beside each other (train/measure_overlap.h). Unusable where
-// the rank could not be performed.
+// Operators of a layer on the shards of rank 0, alone and concurrently (train/measure_overlap.h). Unusable if the rank
+// could not be performed.
 Result<plan::OverlapSamples> measure_operators(const plan::Plan& plan, Seconds budget,
                                                Clock& clock);
 

@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kGlanceMs = 50;  // at the sender, while there is nothing else to do
 
-// By the slowest of the last layers like it; nothing before the first one. Where a longer prompt was
-// faster than a shorter one, it is taken to be as slow.
+// Estimates a layer by the slowest of the last layers like it; nullopt before the first one. If a
+// longer prompt was faster than a shorter one, it is taken to be as slow.
 std::optional<prefill::DurationTable> times_of(const generate::Engine& engine, int64_t positions) {
   std::vector<prefill::DurationTable::Row> rows;
   Seconds layer, ends;
@@ -58,7 +58,7 @@ PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimit
   say({.kind = WorkerWord::kReady, .facts = model_facts(limits)});
 }
 
-// Of the whole model: of several shards the largest decides how many tokens have room.
+// Facts of the whole model: of several shards the largest limits how many tokens have room.
 generate::WorkerFacts PromptDoor::model_facts(const generate::EngineLimits& limits) const {
   generate::WorkerFacts out{.vocabulary = facts_.model.vocabulary,
                             .positions = facts_.model.sequence,
@@ -139,7 +139,7 @@ void PromptDoor::hear_sender() {
   for (const int64_t number : news.left) {
     if (alone) {
       engine_.release(number);
-    } else {  // it comes back when all have sent theirs
+    } else {  // the message comes back when all ranks have sent theirs
       others_.say({.word = ShardWord::kSent, .prompt = number});
     }
   }
@@ -163,7 +163,7 @@ std::optional<generate::Refused> PromptDoor::admit(const generate::Request& requ
     return generate::Refused{generate::Refusal::kInvalid, "a decode worker's share"};
   if (request.share == Share::kPrefill && !sender_)
     return generate::Refused{generate::Refusal::kInvalid, "no decode worker was named"};
-  // A rank that has not heard of it would not know where to send what it has read.
+  // A rank that does not know the decode worker yet would not know where to send its cache.
   if (request.share == Share::kPrefill && !linked_)
     return generate::Refused{generate::Refusal::kBusy, "the decode worker is not linked yet"};
   return engine_.admit(request);
@@ -186,7 +186,8 @@ void PromptDoor::take(const FrontMessage& message) {
   say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
 }
 
-// The others call it one after the other, each when the one before is linked (shard_filler.h).
+// The other ranks link to it one after the other, each when the previous one is linked
+// (shard_filler.h).
 void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
   if (sender_) return;
   if (others_.shards > 1) {
@@ -212,7 +213,7 @@ bool PromptDoor::fits_into_gaps(const generate::Request& request) {
         .has_value();
   };
   if (in_time(engine_.turns())) return true;
-  // Those that may wait ask again and again.
+  // Prompts that may wait are asked about repeatedly, so they do not count here.
   const int64_t tokens = std::ssize(request.tokens);
   if (!request.flex && !in_time({tokens})) engine_.doubt();
   return false;

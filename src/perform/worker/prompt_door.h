@@ -1,7 +1,7 @@
-// A front's prompts at a worker: what comes through a socket goes to an engine, and what the engine
-// says goes back. Nothing here blocks unless it is told to: a front that does not read is given up. Where
-// the front has named a decode worker, caches go there (handover/cache_sender.h); when that one is lost,
-// so is the front, which has nobody to finish its answers.
+// A front's prompts at a worker: requests from a socket go to an engine, and the engine's answers go back.
+// Nothing here blocks unless it is told to: a front that does not read is dropped. If the front has named
+// a decode worker, caches go there (handover/cache_sender.h); when that is lost the front is dropped too,
+// because no decode worker is left to finish its answers.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,17 @@
 
 namespace tombolo::worker {
 
-// When a rank of a run answers, and what is refused at once: a prompt whose first token would not be
-// there in time, by how long layers took so far. As long as nothing is known of that, or of the
-// rank's gaps, none is; nor is one that may wait (generate::Request::flex) while others under way are
-// fewer than the ranks that share the model.
+// In which gaps a rank of a run computes prompts, and which ones it refuses at once: those whose first
+// token would be late (`within`), judged by how long layers took so far. None is refused while nothing is
+// known of that, or of the rank's gaps; nor is one that may wait (generate::Request::flex) while fewer
+// others are under way than ranks share the model.
 struct PromptGaps {
-  const prefill::RankWindows* windows = nullptr;  // outlives whoever has this; null: all the time
+  const prefill::RankWindows* windows = nullptr;  // outlives this; null: all the time
   SimDuration within{10'000'000'000};
 };
 
-// Where the shard has the first layers only (generate/engine.h): how many ranks share the model, who takes
-// what goes to the next of them, and the first number of a prompt that they have not heard yet.
+// If the shard has only the first layers (generate/engine.h): how many ranks share the model, what sends
+// messages to the next of them, and the lowest prompt number that they have not seen yet.
 struct OtherShards {
   int64_t shards = 1;
   std::function<void(const generate::ShardMessage&)> say;
@@ -36,18 +36,18 @@ struct OtherShards {
 
 class PromptDoor {
  public:
-  // Says at once which model is there. The socket is this object's from now on.
+  // Sends the facts of the model at once. Takes ownership of the socket.
   PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
              handover::HostServices host, PromptGaps gaps = {}, OtherShards others = {});
   ~PromptDoor();
 
-  // Takes what has come, and sends what could not be sent before. `wait`: for something to come,
-  // where there is nothing to do. False: the front has gone, or does not read.
+  // Handles the requests that have arrived, and sends what could not be sent before. `wait`: blocks for a
+  // request if there is nothing to do. False: the front has gone, or does not read.
   Result<bool> listen(bool wait);
 
   bool idle() const { return engine_.idle(); }
   void do_layer();
-  // A layer, if one is due and should be over by then.
+  // Computes a layer, if one is due and should be done by then.
   bool do_layer_until(SimTime until);
 
   // From the last of the other ranks.

@@ -95,7 +95,7 @@ class PromptLinks : public FolderTest {
     FolderTest::SetUp();
   }
 
-  // So many ranks, each on a host of its own, which share the toy's layers; a decode worker, or none.
+  // `ranks` ranks, each on a host of its own, which share the toy's layers; a decode worker, or none.
   std::string play(int32_t ranks, bool has_decode_worker, const Script& script) const {
     return ocean::in_a_process([&]() -> std::string {
       auto* ocean = new Ocean(1);  // kept: threads are parked in it

@@ -23,26 +23,26 @@ struct PromptOptions {
   int64_t threads = 1;
 };
 
-// Requests come and tokens go through the socket (generate/front_message.h), which is this call's;
-// it looks there between any two layers, so a refusal or a cancellation waits for one layer at most.
-// Returns when the other end has closed it. Unusable where the weights are, and without LibTorch.
+// Receives requests and sends tokens through the socket (generate/front_message.h), which it owns. It
+// polls between any two layers, so a refusal or a cancellation waits for one layer at most. Returns
+// when the other end has closed it. Unusable if the weights are, and without LibTorch.
 Status serve_prompts(const PromptOptions& options, int socket, handover::HostServices host);
 
-// The same with a model that is there already.
+// The same with a model that is already loaded.
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
                      handover::HostServices host);
 
-// Answers prompts that were read elsewhere (handover/decode_worker.h), until it is killed. The socket,
-// which is this call's, hears once that it listens: a line of its facts, and one with its port.
+// Answers prompts whose prefill ran elsewhere (handover/decode_worker.h), until it is killed. Once it
+// listens it writes two lines to the socket, which it owns: its facts, and its port.
 Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket,
                     handover::HostServices host);
 
-// Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix
-// socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that
-// sends what is no message is given up, with its prompts; training does not notice.
+// Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix socket
+// `path`, one at a time; an old socket file there is replaced. A front that leaves, that does not read
+// or that sends an invalid message is dropped, with its prompts; training is not affected.
 //
-// With a ring the rank has its layers of the model only: the first one meets fronts, the others compute
-// what comes from there (shard_filler.h), each with `limits.kv_bytes` of its own.
+// With a ring the rank has only its layers of the model: the first rank talks to fronts, the others
+// compute what it sends (shard_filler.h), each with `limits.kv_bytes` of its own.
 Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,
                                                      const std::string& path,
                                                      handover::HostServices host,

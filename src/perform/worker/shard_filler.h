@@ -1,6 +1,6 @@
-// A rank of several that answers prompts together with others, and has no front: layers of prompts that
-// the rank before sends, in the gaps of its own training; keys and values go from here to the decode worker, if
-// the front has named one.
+// A rank that answers prompts together with others, and has no front itself: computes layers of prompts that the
+// previous rank sends, in the gaps of its own training. Keys and values go from here to the decode worker, if the front
+// has named one.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class ShardFiller final : public stage::Filler {
   ShardRing ring_;
   const handover::HostServices host_;
   generate::LaterLayers layers_;
-  // To the decode worker that this message named; it goes on when that has answered.
+  // To the decode worker that `decode_` names. The message is passed on once that worker has answered.
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;
 };

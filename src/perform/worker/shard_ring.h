@@ -1,5 +1,5 @@
 // Ranks that share the layers of a prompt's model, in a ring over the links of training
-// (generate/shard_message.h). Their messages go behind all of training's.
+// (generate/shard_message.h). Their messages have a lower priority than all of training's.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tombolo::worker {
 
-// Whom a rank talks to, who is one of `ranks`: the one before and the one behind, which may be one.
-// None where it is alone.
+// The neighbours of `rank`, which is one of `ranks`: the one before and the one after it, which may
+// be the same rank. None if it is alone.
 std::vector<int32_t> ring_peers(const std::vector<int32_t>& ranks, int32_t rank);
 
 class ShardRing {
@@ -28,7 +28,7 @@ class ShardRing {
 
   // The messages of the rank before.
   transport::Endpoint::Awaited awaited() const;
-  // To the rank behind. That it is lost is told by those who wait for it.
+  // Sends to the next rank. Its loss is not reported here, but by the ranks that wait for it.
   void say(const generate::ShardMessage& message) const;
 
  private:

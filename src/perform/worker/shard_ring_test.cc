@@ -246,7 +246,7 @@ TEST_F(TwoReaders, AnswerAsOneDoes) {
   for (int64_t id = 1; id <= 5; ++id) EXPECT_THAT(continued(*front, id), ElementsAre(4, 8, 6));
 }
 
-// Whatever a front says too early, or calls its prompts, the ranks go on.
+// The ranks continue, whatever a front sends too early, or whatever its prompt ids are.
 TEST_F(TwoReaders, NothingIsReadBeforeAllAreLinked) {
   ask({.kind = FrontWord::kDecode, .decode = place_});
   ask({.request = {.id = 1, .tokens = {3}, .tokens_max = 4, .share = generate::Share::kPrefill}});

@@ -111,7 +111,7 @@ void AstraLedger::node_begins(int32_t r, uint32_t n, SimTime at) {
   if (cause == kAccelerator) rank.computing_since = at;
 }
 
-// A rank that waits for a message that has not left is idle: the cause is somebody else's.
+// A rank that waits for a message that has not left is idle: the cause is on another rank.
 bool AstraLedger::waits(const Program::Node& node) const {
   return node.type == NodeType::kReceive && !cast_.settings->replay_only;
 }

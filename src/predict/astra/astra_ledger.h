@@ -1,6 +1,6 @@
 // AstraLedger: where the time of every simulated rank went, and what it sent along each dimension.
 //
-// Exposed time is kept as the run goes on: when something begins or ends, the time since the last
+// Exposed time is summed up during the run: when something begins or ends, the time since the last
 // such moment goes to the first cause that was under way (trace/exposed.h). A receive communicates
 // from when its message has left; before, the rank is idle: a pipeline's bubble. What a phase of a
 // collective sends follows from its algorithm, so nothing is counted message by message where

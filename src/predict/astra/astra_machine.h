@@ -46,11 +46,11 @@ class AstraMachine {
   AstraMachine(const network::Topology& topology, const SystemSettings& settings,
                const RankPrograms& workload, const MachineOptions& options = {});
 
-  // Once. Failed, naming a rank and a node: some rank cannot go on (a message or a member of a
-  // collective that never comes).
+  // Call once. Failed, naming a rank and a node: some rank waits forever (for a message or for a
+  // member of a collective that never comes).
   Result<MachineReport> run();
 
-  // After a run with classes: members of a phase do not end together, so that it has no meaning.
+  // After a run with classes: members of a phase do not end together, so its report is meaningless.
   bool apart() const { return common_.apart; }
 
  private:

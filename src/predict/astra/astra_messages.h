@@ -22,8 +22,8 @@ class AstraMessages : private MessageRun {
 
   explicit AstraMessages(Common& common);
 
-  // Who is told of a message between nodes: a node of a rank, or of a custom collective, or half a
-  // rendezvous.
+  // What hears of a message between nodes: a node of a rank, a node of a custom collective, or half
+  // a rendezvous.
   struct Party {
     enum Kind : uint8_t { kOfRank, kCustom, kRendezvous };
     uint32_t owner = UINT32_MAX;  // rank, or custom run, or half of a rendezvous
@@ -40,7 +40,7 @@ class AstraMessages : private MessageRun {
   // By nodes of a rank; with a rendezvous when the other end agrees.
   void offer(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void ask(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
-  // Whether it is asked for, and not sent.
+  // Whether a message is asked for and not sent.
   bool asked_in_vain(int32_t peer, int32_t rank, int64_t tag, int64_t bytes) const;
 
   // Between NPUs, by a phase.

@@ -1,7 +1,7 @@
-// What an AstraMachine tells of its run, to whoever wants to draw or to count.
+// Callbacks with which an AstraMachine reports its run to observers, for drawing or counting.
 //
 // Observers change nothing and, where there are none, cost nothing. Times do not decrease from call
-// to call, but for messages, which are told when they leave or when they arrive.
+// to call, except for messages, which are reported when they leave or when they arrive.
 #pragma once
 
 #include <cstdint>

@@ -175,8 +175,8 @@ class Compiler {
     return find_custom(in, out);
   }
 
-  // No message, and no phase of a collective of so many members, may be longer than what simulated time
-  // can add up: of each byte every member may get all the others'.
+  // No message, and no phase of a collective of `members` members, may be longer than simulated time
+  // can represent: each member may receive all other members' bytes.
   Status check_span(int64_t bytes, double members) const {
     constexpr double kBytesPerNs = (1 << 30) / 1e9;  // of a unit of bandwidth
     constexpr double kMost = 1e17;                   // ns: three years

@@ -30,8 +30,8 @@ struct RankReport {
   // Whether it had such nodes, though they may have taken no time.
   bool uses_host = false, uses_accelerator = false, communicates = false, uses_memory = false;
 
-  // For how long it both computed and communicated, of a rank that does nothing else: one that has
-  // nothing under way is over. ASTRA-sim does not say it of others.
+  // For how long it both computed and communicated. Only for a rank that does nothing else, because
+  // such a rank is finished once it has nothing under way; ASTRA-sim reports it for no other rank.
   std::optional<SimDuration> overlap() const {
     if (!uses_accelerator || !communicates || uses_host || uses_memory) return std::nullopt;
     return std::max(accelerator + communication - (finish - SimTime{}), SimDuration{});

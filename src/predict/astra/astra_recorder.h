@@ -1,9 +1,9 @@
 // AstraRecorder: a run of ASTRA-sim's files as a Trace: every node of a rank, every chunk of a
 // collective in each dimension that it passes, every message between nodes.
 //
-// Giant systems have more ranks than anybody looks at, so the first of them are recorded alone.
-// Where one rank was simulated for a class of equal ones, these are the first of each class. The
-// Trace says what was left out.
+// Giant systems have too many ranks to look at, so only the first ones are recorded. Where one
+// rank was simulated for a class of equal ones, these are the first of each class. The Trace says
+// what was left out.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ std::optional<uint32_t> FluidLinks::link_for(network::Routes::Place at,
         return std::nullopt;
       return static_cast<uint32_t>(hop.link);
     case network::Block::kWan:
-      return std::nullopt;  // a path is everybody's
+      return std::nullopt;  // all ranks share a path
   }
   CHECK(false, "block {}", static_cast<int>(topology_->dimension(hop.dimension).block));
 }

@@ -17,7 +17,7 @@
 //
 // Determinism: events of one instant happen in the order in which they were set. A law that draws
 // nothing at random and iterates in a fixed order gives the same run everywhere.
-// Cost: two virtual calls a message and one an event, beside the event's own 65 ns.
+// Cost: two virtual calls per message and one per event, in addition to the event's own 65 ns.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class MessageRun {
   void wake(SimTime at, About about, uint64_t which) {
     queue_->push(at, first_kind_ + static_cast<uint32_t>(about), which);
   }
-  // When the next event of anybody happens; none: nothing is under way.
+  // When the next event happens, the law's or any other; none: nothing is under way.
   std::optional<SimTime> next() const {
     return queue_->empty() ? std::nullopt : std::optional(queue_->next_time());
   }
@@ -52,7 +52,7 @@ class MessageRun {
   // number may then stand for a new one.
   virtual void arrived(uint32_t message) = 0;
 
-  // Part of a message's way, for who draws or counts; to be told only where there are observers.
+  // Part of a message's way, for observers; report it only if watched().
   struct Passage {
     network::Routes::Place from;
     size_t dimension = 0;
@@ -62,8 +62,9 @@ class MessageRun {
   bool watched() const { return watched_; }
   virtual void passes(uint32_t message, const Passage& passage) = 0;
 
-  // Of each class of ranks one is simulated, and its message does not stand for those of the others:
-  // all of it was in vain. Only of laws that are given classes (message_laws.h).
+  // One rank of each class is simulated, and this message does not stand for those of the others in
+  // its class, so the run stops and its result is discarded. Only for laws that are given classes
+  // (message_laws.h).
   virtual void stands_for_itself(uint32_t message) = 0;
 
  protected:

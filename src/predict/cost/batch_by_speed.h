@@ -1,7 +1,7 @@
 // microbatches_per_replica = "auto": as many for each pipeline as let all end at about the same time.
 //
 // A pipeline with m microbatches takes round_trip + (m - 1) period by the law `mixed-pipeline`, over the times
-// of its own devices and links; the sum of gradients behind it is the same for all. The rule of the division
+// of its own devices and links; the gradient all-reduce after it is the same for all. The rule of the division
 // is a run's (steer/tune/batch_division.h).
 #pragma once
 

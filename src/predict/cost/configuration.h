@@ -1,7 +1,7 @@
 // Configuration: one way to spread a training over devices, as the planner tries them by the
 // thousand.
 //
-// The degrees of layout::Parallelism, and what of the training the laws need beside them.
+// The degrees of layout::Parallelism, and what else the laws need to know of the training.
 //
 // Ranks are numbered innermost first: with the default order a scale-up domain is filled by tensor
 // parallelism, what is left of it by context, then data, then pipeline (GroupPlacement).

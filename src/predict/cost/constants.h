@@ -114,7 +114,7 @@ struct StackConstants {
   double spread = 0;              // slow-down per doubling of nodes: stragglers, congestion
   // Memory.
   double parameter_memory = 2;  // bytes per parameter: weights
-  double gradient_memory = 4;   // with copies that the sum of gradients needs
+  double gradient_memory = 4;   // with copies that the gradient reduction needs
   double bf16_gradients = 0;    // more of them where weights are bf16: copies in float32
   double optimizer_memory = 12;
   bool dropout = false;          // keeps a byte per element for each mask

@@ -26,7 +26,7 @@ cluster::Device device_from_rates(std::span<const plan::DeviceRates> ranks,
 // In the precision of the layers; median of the ranks, in four digits.
 FlopsPerSecond fastest_product(std::span<const plan::DeviceRates> ranks);
 
-// What one layer says by itself, at this peak.
+// The efficiencies that one measured layer implies on its own, at this peak.
 struct LayerEfficiency {
   double outside_attention = 0;
   double attention = 0;

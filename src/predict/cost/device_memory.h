@@ -6,9 +6,9 @@
 // and fused attention. What a framework needs besides is a few constants of its stack.
 //
 // The stage whose device needs most is reported. With 1F1B the first one keeps most activations,
-// the last one holds the head and its logits, the second may have a layer more than the first; the
-// others need no more than these, but where a position holds chunks of unlike sizes: then all are
-// looked at. Formulas, sources and measured errors:
+// the last one holds the head and its logits, the second may have a layer more than the first. The
+// others need no more than these, unless a position holds chunks of different sizes: then all are
+// examined. Formulas, sources and measured errors:
 // docs/laws/device_memory.md.
 #pragma once
 

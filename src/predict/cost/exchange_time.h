@@ -10,7 +10,7 @@
 
 namespace tombolo::cost {
 
-// All gradients of a stage at once, when all replicas begin together and nobody else sends: the
+// All gradients of a stage at once, when all replicas begin together and no other rank sends: the
 // rounds of schedule/gradient_exchange.h one after the other, each as long as its slowest message,
 // or as its fullest card, pair of nodes or path. With k replicas in each of two datacenters, S
 // bytes,

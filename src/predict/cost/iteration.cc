@@ -107,7 +107,7 @@ class Pricing {
   // What a stage hands on per microbatch, all tensor ranks together.
   double boundary() const { return microbatch_volume(m_, c_, settings_.element_bytes).hidden; }
 
-  // Sum of gradients, gathers of parameters and the optimizer step of one stage.
+  // Gradient reduction, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
     const DataParallel data = data_parallel(s, slice);
     const double m = real(c_.microbatches());
@@ -124,7 +124,7 @@ class Pricing {
     time.overhead = stack_.host_iteration;
   }
 
-  // Exposed gathers of parameters and sums of gradients: for each microbatch, and once per
+  // Exposed gathers of parameters and gradient reductions: for each microbatch, and once per
   // iteration.
   struct DataParallel {
     double per_forward = 0, per_backward = 0, once = 0;

@@ -8,7 +8,7 @@
 //
 //   forward, backward of a stage = layers x (max(kernels, host) + exposed collectives) + ends
 //   iteration = m slowest + sum of the other stages / v        1F1B: fill, steady state, drain
-//             + exposed transfers between stages + exposed sum of gradients + optimizer
+//             + exposed transfers between stages + exposed gradient reduction + optimizer
 //
 // m microbatches, v virtual stages, `ends` the embedding or the head. For equal stages the second
 // line is (m + (p-1)/v)(f + b). docs/laws/tombolo.md derives each term and names its source;
@@ -57,13 +57,13 @@ struct Prediction {
   DeviceMemory memory;
 };
 
-// One stage by itself, per microbatch: for plans whose stages differ in devices or layers. The
-// sums of what StageParts has one by one; stragglers counted.
+// One stage alone, per microbatch: for plans whose stages differ in devices or layers. The sums of
+// what StageParts lists separately; stragglers counted.
 struct StagePrice {
   Seconds forward;    // collectives inside the stage included
   Seconds backward;   // recomputation included
   Seconds update;     // optimizer, once per iteration
-  Seconds gradients;  // exposed sum of gradients, once per iteration
+  Seconds gradients;  // exposed gradient reduction, once per iteration
 };
 
 // One pass of a stage in its parts, which add up to it: computation, and what the stack leaves
@@ -78,7 +78,7 @@ struct PassPrice {
   Seconds total() const { return compute + tensor + context + expert + data; }
 };
 
-// The same stage as a Plan has it, with recomputation by itself; stragglers counted.
+// The same stage as a Plan has it, with recomputation listed separately; stragglers counted.
 struct StageParts {
   PassPrice forward;
   PassPrice backward;        // without recomputation
@@ -102,8 +102,8 @@ struct LawSettings {
   bool bf16 = true;  // weights and activations, rather than fp16 or fp32
   double state_bytes = 16;
   // Stragglers count by all nodes of the datacenter, rather than by those that a configuration
-  // fills: where a pipeline goes on in other datacenters, no configuration says how many it has
-  // here.
+  // fills: where a pipeline continues in other datacenters, no configuration says how many nodes it
+  // has here.
   bool all_nodes = false;
 };
 
@@ -117,7 +117,7 @@ class IterationLaw {
                const LawSettings& settings, Constants constants);
 
   Prediction predict(const Configuration& configuration) const;
-  // The same with stages of so many layers each, one number per stage; no virtual stages.
+  // The same with the number of layers given per stage; no virtual stages.
   Prediction predict(const Configuration& configuration,
                      const std::vector<int64_t>& layers_per_stage) const;
   IterationTime time(const Configuration& configuration) const;
@@ -127,7 +127,7 @@ class IterationLaw {
   StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
   // Of the slice, on each device.
   double parameters_held(const Configuration& configuration, const model::Slice& slice) const;
-  // Its memory, with so many microbatches between forward and backward.
+  // Its memory, with this many microbatches between forward and backward.
   DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
                             int64_t microbatches_in_flight) const;
   // One microbatch from a stage to the next inside the datacenter.

@@ -110,7 +110,7 @@ class LayerPricer {
   // From one device to one other, across the network where the grid leaves its domain.
   double transfer(double bytes, const DegreeSplit& grid) const;
 
-  // Reading and writing so many bytes of device memory.
+  // Reading and writing `bytes` bytes of device memory.
   double memory(double bytes) const { return bytes / memory_rate_; }
 
  private:

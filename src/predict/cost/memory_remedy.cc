@@ -124,7 +124,7 @@ std::vector<Key> keys_of(const plan::Job& job) {
 
 using Words = std::vector<std::string>;
 
-// The first combination of so many changes that fits, of keys from `from` on.
+// The first combination of `count` changes that fits, of keys from `from` on.
 std::optional<Words> with_changes(const plan::Job& job, const std::vector<Key>& keys, size_t from,
                                   size_t count, Budget& budget) {
   if (count == 0) {

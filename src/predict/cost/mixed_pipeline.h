@@ -10,7 +10,7 @@
 // i and i+1 hold one microbatch more and less, so that two microbatches pass both of them and
 // come back while each works once on both. By Hall's theorem for intervals the same number is the
 // smallest load to which stages can be brought when each boundary charges its 2 c to the two stages
-// beside it, in any proportion: a slow link costs least between stages that have time to spare.
+// next to it, in any proportion: a slow link costs least between stages that have time to spare.
 // Equal stages and free transfers: (m + p - 1)(f + b).
 //
 // The end is what the slowest stage needs for its gradients and its optimizer, once per iteration. The
@@ -49,7 +49,7 @@ Seconds period(std::span<const StagePass> stages, std::span<const Hop> hops);
 // Sum of all passes and transfers: one microbatch there and back.
 Seconds round_trip(std::span<const StagePass> stages, std::span<const Hop> hops);
 
-// The law, without the sum of gradients and the optimizer.
+// The law, without the gradient all-reduce and the optimizer.
 Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> hops,
                        int64_t microbatches);
 

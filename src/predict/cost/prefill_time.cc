@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kStored = 2;  // bytes of a number at 16 bits
 
-// One sequence of so many tokens.
+// The model with a sequence of `tokens` tokens.
 model::Model of_length(model::Model model, int64_t tokens) {
   model.sequence = tokens;
   return model;

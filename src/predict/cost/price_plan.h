@@ -3,14 +3,15 @@
 // plan::lay_out says which layers run where; this says how long each stage takes there and in what
 // memory, and is the one place that does. Times, in this order: what [stage_times] says, what the
 // hardware file measured, the law `tombolo`, and where a device has no constants (CPUs) the law
-// `roofline`. Memory is that of the law `device memory` for the job's stack, whoever says the
-// times.
+// `roofline`. Memory is that of the law `device memory` for the job's stack, whatever the source of
+// the times.
 //
 // Estimates in closed form, searches, the simulator and sweeps combine these prices and make none
 // of their own. With `tombolo` a pass of a stage includes what the stack leaves exposed of the
-// collectives inside, and the sum of gradients is what it leaves exposed of it; else the sum takes
-// what the law `ring-all-reduce` says, over the slowest hop of the ring; and of replicas in several
-// datacenters what the law `gradient-exchange` says of it alone, which simulations do not ask for.
+// collectives inside, and the gradient all-reduce counts with its exposed part. Otherwise the
+// all-reduce takes what the law `ring-all-reduce` says, over the slowest hop of the ring; of
+// replicas in several datacenters, what the law `gradient-exchange` says of it alone, which
+// simulations do not ask for.
 #pragma once
 
 #include <optional>

@@ -1,11 +1,11 @@
-// The law `tombolo` for the stages of one pipeline, each in the datacenter where it lies: what
+// The law `tombolo` for the stages of one pipeline, each in the datacenter where it runs: what
 // Plans carry, what searches over several datacenters compare, and an iteration of both in closed
 // form.
 //
-// A stage is priced by itself, under a configuration with its own tensor degree. Over several
-// datacenters (`across`) nobody knows how much of each a plan fills before it is found; so there
-// stragglers count by all nodes of a datacenter, and neighbours are taken to lie as two stages
-// would.
+// A stage is priced separately, under a configuration with its own tensor degree. Over several
+// datacenters (`across`) it is not known how much of each a plan fills until the plan is found, so
+// stragglers count by all nodes of a datacenter, and neighbouring stages are priced as if the
+// pipeline had two stages.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace tombolo::cost {
 // A configuration as one stage on `tensor` x context devices sees it. `across`: of a pipeline over
 // several datacenters.
 Configuration stage_configuration(Configuration of_all, int64_t tensor, bool across);
-// Of a Plan's stage. Where its replicas lie apart, ZeRO shards among those of one datacenter: they alone
-// count as replicas, of their part of the batch.
+// Of a Plan's stage. If its replicas are in different datacenters, ZeRO shards among those of one
+// datacenter: only these count as replicas, with their part of the batch.
 Configuration stage_configuration(const Configuration& of_all, const plan::Plan& plan,
                                   int32_t stage, bool across);
 
@@ -90,7 +90,7 @@ struct PlacedStage {
 // A whole iteration of a Plan whose stages differ.
 struct PlanPrediction {
   std::vector<PlacedStage> stages;     // where the first pipeline has them
-  std::vector<PlacedStage> elsewhere;  // by datacenter; on unlike devices of other pipelines
+  std::vector<PlacedStage> elsewhere;  // by datacenter; on other devices of other pipelines
   MixedIteration time;  // of the pipeline that takes longest, and of the sums behind it
   int64_t devices = 0;
   FlopsPerSecond peak;               // of all of them
@@ -102,11 +102,11 @@ struct PlanPrediction {
   std::vector<PlacedStage> everywhere() const;  // both lists
 };
 
-// By the law `mixed-pipeline` over the times that the Plan carries, whoever said them: what
-// `tombolo plan` prints of a plan over several datacenters. Pipelines that lie unlike, or do unlike
-// numbers of microbatches, are counted each by itself. Transfers inside a datacenter are those
-// of the law `tombolo`, those over the WAN wan_hop's, unless [stage_times] say other. Schedules are
-// counted as 1F1B.
+// By the law `mixed-pipeline` over the times that the Plan carries, whatever their source: what
+// `tombolo plan` prints of a plan over several datacenters. Pipelines with different placements or
+// different numbers of microbatches are counted separately. Transfers inside a datacenter are those
+// of the law `tombolo`, those over the WAN wan_hop's, unless [stage_times] gives others. Schedules
+// are counted as 1F1B.
 //
 // `file` is for messages. Unusable: a Plan without a model; several stages per rank. Cost:
 // O(stages^2 x kinds of pipelines).

@@ -20,7 +20,7 @@ MicrobatchVolume microbatch_volume(const model::Model& model, const Configuratio
   } else {
     // More tensor ranks than heads of keys: each rank has a whole one.
     const double split = real(std::min(c.tensor, model.kv_heads));
-    // Layers of linear attention hand on their states, which are small beside these.
+    // Layers of linear attention pass on their states, which are small compared with these.
     out.keys_values = model.full_attention_share() * tokens * 2 *
                       real(model.kv_heads * model.head_size()) / split * element_bytes;
   }

@@ -1,5 +1,5 @@
-// What an iteration of a Plan is worth, what it costs, and in what memory: the figures that stand beside its
-// time. Commands, files and pages all take them from here.
+// What an iteration of a Plan is worth, what it costs and what memory it needs: the figures reported next to
+// its time. Commands, files and pages all take them from here.
 #pragma once
 
 #include <cstdint>

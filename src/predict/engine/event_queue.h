@@ -3,15 +3,16 @@
 // Ordered by (time, sequence): events of one instant come out in the order in which they were
 // pushed, so the same pushes give the same run on every machine. An event says what (kind) happens
 // to whom (subject); both numbers belong to the caller. The fingerprint is a hash of every event
-// popped: two runs with one seed and two fingerprints is a bug found for free.
+// popped: if two runs with the same seed have different fingerprints, there is a bug.
 //
-// Inside: wheels within wheels. Since nobody may push into the past, an event can be filed by the
-// highest digit (of 64) in which its time differs from the present: wheel 0 has a slot for each of
-// the coming nanoseconds, wheel 1 for each 64 of them, wheel 2 for each 4096. The first slot of the
-// lowest wheel holds the earliest events. When wheel 0 is empty, that slot is filed anew on the
-// wheels below it, in the order in which it was filled; equal times always share a slot, so no
-// sequence numbers need comparing. Source: G. Varghese, A. Lauck, "Hashed and Hierarchical Timing
-// Wheels", SOSP 1987; filing by the differing digit is R. Ahuja et al.'s radix heap, JACM 37, 1990.
+// Inside: hierarchical timing wheels. No event may be pushed into the past, so one can be filed by
+// the highest digit (base 64) in which its time differs from the present: wheel 0 has a slot for
+// each of the coming nanoseconds, wheel 1 for each 64 of them, wheel 2 for each 4096. The first
+// slot of the lowest wheel holds the earliest events. When wheel 0 is empty, that slot is refiled
+// on the wheels below it, in the order in which it was filled; equal times always share a slot, so
+// no sequence numbers need comparing. Source: G. Varghese, A. Lauck, "Hashed and Hierarchical
+// Timing Wheels", SOSP 1987; filing by the differing digit is R. Ahuja et al.'s radix heap, JACM
+// 37, 1990.
 //
 // Cost: each event is filed once per wheel that it passes: at most as often as the span that it was
 // pushed ahead has digits, in practice two or three times. Pushing and popping it takes about 65 ns

@@ -57,7 +57,7 @@ std::span<const BytesPerSecond> FairShareSolver::solve(std::span<const Flow* con
     }
     level = std::max(level, next);  // a link may look overfull by a rounding error
 
-    // Whoever cannot rise further stops here.
+    // Flows that cannot rise further stop here.
     rising_.clear();
     for (const uint32_t i : active_) {
       if (limits_[i] > level) {

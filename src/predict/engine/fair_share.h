@@ -1,7 +1,7 @@
 // Max-min fair sharing of links between flows.
 //
 // Rates grow together, in proportion to the flows' weights, until a link is full or a flow reaches
-// its cap; flows that cross the full link stop there, the others go on. The result is the only
+// its cap; flows that cross the full link stop there, the others grow on. The result is the only
 // allocation in which no flow can gain without taking from one that is no better off (rate /
 // weight). A flow may load a link with a share of its rate: progressive filling stays the same.
 // Law: Bertsekas & Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling). Holds for
@@ -39,8 +39,8 @@ struct Flow {
 // its links.
 std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<const Link> links);
 
-// The same for whoever solves again and again over the same links: memory is kept, and a solve
-// costs the links of its flows, however many others there are.
+// The same for callers that solve repeatedly over the same links: memory is reused, and a solve
+// costs the links of its flows, however many other links there are.
 class FairShareSolver {
  public:
   // The links must outlive the solver; capacities are read at each solve.

@@ -170,7 +170,7 @@ void FluidNetwork::solve() {
 }
 
 void FluidNetwork::set_rate(Active& active, BytesPerSecond rate) {
-  // A flow whose rate stays is left alone: strangers come and go without a rounding error for it.
+  // A flow whose rate stays is left alone: unrelated flows add no rounding error to it.
   if (rate == active.rate && active.due) return;
   const Bytes gone = active.rate * seconds(now_ - active.since);
   active.left = {std::max(0.0, active.left.value - gone.value)};

@@ -14,9 +14,9 @@
 // takes 8 000 000 ns and not one more). At its completion a flow has delivered exactly its bytes.
 // Latency is the caller's: this is about when the last byte has left.
 //
-// Cost: what starts and ends at one instant is solved together, when somebody asks what comes next
-// or time goes on: one solve for each set of flows that meet, and O(log flows) for each flow whose
-// rate changes. Flows that meet none of those are not looked at.
+// Cost: what starts and ends at one instant is solved together, when the caller asks what is next
+// or time advances: one solve for each set of flows that meet, and O(log flows) for each flow whose
+// rate changes. Flows that meet none of those are not visited.
 #pragma once
 
 #include <cstdint>

@@ -1,17 +1,17 @@
 // What an iteration of a job takes, before anything is built: time, utilisation, memory, price.
 //
-// Unlike a Plan, an estimate stands for parallelism that cannot be simulated or performed yet: it
-// needs the job's numbers and a law in closed form. It always answers, also where the job would not
-// fit into memory or the cluster has too few devices; it says so instead. What the law does not
-// know is refused by name where the answer would be wrong, and listed in `notes` where it is merely
-// left out.
+// In contrast to a Plan, an estimate may have parallelism that cannot be simulated or performed yet:
+// it needs the job's numbers and a law in closed form. It also answers where the job would not fit
+// into memory or the cluster has too few devices, and says so. What the law does not know is
+// refused by name where the answer would be wrong, and listed in `notes` where it is merely left
+// out.
 //
 // Which degrees lie inside a scale-up domain follows [parallelism].order, innermost first: with
 // "tp-cp-ep-dp-pp" tensor parallelism fills scale_up.domain, what is left of it goes to context,
 // data and then to pipeline, and the rest is in the network (cost::lay_out).
 //
-// Pipelines over several datacenters, or with unlike tensor degrees, are laid out and priced as a
-// Plan first and then stage by stage (cost::predict_plan), which is what `tombolo plan` prints of
+// Pipelines over several datacenters, or with different tensor degrees, are laid out and priced as
+// a Plan first and then stage by stage (cost::predict_plan), which is what `tombolo plan` prints of
 // them. There too few devices are infeasible.
 #pragma once
 
@@ -42,7 +42,7 @@ struct Estimate {
   int64_t devices = 0;                            // that it takes
   int64_t devices_in_cluster = 0;                 // it may need more
   cost::IterationTime parts;                      // zero where stages_apart says more
-  // Of a pipeline over several datacenters or with unlike tensor degrees, which have no one layout.
+  // Of a pipeline over several datacenters or with different tensor degrees, which has no one layout.
   std::optional<cost::PlanPrediction> stages_apart;
   Seconds iteration;
   bool exchange_played = false;  // by the simulator: no closed form is behind the iteration

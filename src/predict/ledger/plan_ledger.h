@@ -5,8 +5,8 @@
 //   ledger.cost(iteration).total();      // devices x price x time + WAN bytes x price
 //
 // The messages are those that the schedule's Graph sends (spec/schedule/to_graph, exchange_graph): the
-// same lists, counted instead of played. What is sent every so many iterations (outer steps of
-// [exchange] mode = "local") counts with its share of one.
+// same lists, counted instead of simulated. What is sent once every n iterations (outer steps of
+// [exchange] mode = "local") counts as 1/n of it per iteration.
 #pragma once
 
 #include <array>
@@ -65,11 +65,12 @@ struct Cost {
 // What all pipelines together pay for one boundary over a WAN link, there and back, per iteration.
 Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches, int64_t data);
 
-// What so many pipelines from one datacenter to another pay for the gradients of a tied embedding
+// What `pipelines` pipelines from one datacenter to another pay for the gradients of a tied embedding
 // (plan::tied_bytes), per iteration.
 Dollars tied_egress(const cluster::Cluster& cluster, const std::string& first,
                     const std::string& last, Bytes each, int64_t pipelines);
-// That no link joins both ends of a pipeline that hold a tied embedding; empty: nothing is left out.
+// A note that no link joins the two ends of a pipeline that hold a tied embedding, so that its cost
+// is left out; empty: nothing is left out.
 std::string note_on_tied_ends(const cluster::Cluster& cluster, const std::string& first,
                               const std::string& last, Bytes each);
 // The same of a Plan.

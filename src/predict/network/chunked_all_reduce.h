@@ -10,7 +10,7 @@
 //
 // The second line is what the played schedule comes to under the order `baseline`, where filling
 // and draining is exposed: dimensions in the order given for every chunk. `themis` sorts the
-// dimensions anew for each chunk by the time they have been given so far, least first; it keeps to
+// dimensions again for each chunk by the time assigned to them so far, least first; it keeps to
 // the given order while the loads differ by less than a sixteenth of a chunk.
 //
 // Latency is left out; the law suits sizes that are limited by bandwidth. Sources: Won et al.,

@@ -16,9 +16,10 @@ bool power_of_two(int32_t n) { return std::has_single_bit(static_cast<uint32_t>(
 
 int32_t log2_of(int32_t n) { return std::bit_width(static_cast<uint32_t>(n)) - 1; }
 
-// An all-gather meets members at half of all, at half of that (cut off), and so on down to 1: do
-// all of them come in pairs each time? So do 6, 12, 20, 24, 40, 48, ... besides powers of two. (Of
-// others than these powers a member then has less than all: ASTRA-sim's all-gather, which ends.)
+// An all-gather pairs members at distance n/2, then half of that (rounded down), and so on to 1:
+// does every member have a partner at each distance? True for 6, 12, 20, 24, 40, 48, ... and powers
+// of two. (Other than for powers of two a member ends with less than all the data, as in ASTRA-sim,
+// whose all-gather completes for these n.)
 bool halves_in_pairs(int32_t n) {
   for (int32_t distance = n / 2; distance > 0; distance /= 2) {
     if (n % (2 * distance) != 0) return false;

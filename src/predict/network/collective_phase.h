@@ -1,7 +1,7 @@
 // A phase: one chunk of a collective along one dimension, as each member of the group performs it.
 //
-// Members are numbered 0 to n-1 along the dimension. What member m does is the same story for every
-// algorithm but the tree:
+// Members are numbered 0 to n-1 along the dimension. Member m does the same for every algorithm but
+// the tree:
 //
 //   insert p messages; each becomes ready a bus delay later
 //   the j-th time that something becomes ready: send message j to to(m, j), if there is one left,
@@ -21,8 +21,8 @@
 //   double binary    leaves send up, parents reduce and send up, the root reduces and sends down;
 //   tree             always an all-reduce of all bytes. Chunks use two trees in turn
 //   in-switch        p = 1, one message up and one down, as large as the larger of what a member
-//                    gives and gets; nobody receives before all have sent, and the switch reduces.
-//                    Played as a message to the next member: one over each link up and down
+//                    gives and gets; no member receives before all have sent; the switch reduces.
+//                    Simulated as a message to the next member: one over each link up and down
 //
 // The last is ours (docs/laws/in_switch_collective.md). The others are ASTRA-sim's algorithms with
 // their quirks, since equal answers are wanted: which messages reduce, and what a reduction costs,
@@ -70,7 +70,7 @@ struct PhaseSpec {
   int64_t bytes = 0;        // at the start of the phase, of one member
   bool clockwise = true;    // which neighbour a ring sends to
   bool root_first = false;  // which of the two trees: the root is the first member, not the last
-  bool local = false;       // a group that is not the whole system: direct counts its rounds anew
+  bool local = false;       // a group, not the whole system: direct counts its rounds afresh
 
   bool operator==(const PhaseSpec&) const = default;
 };

@@ -1,7 +1,7 @@
 // Links that serve one message at a time, first come, first served.
 //
 // Law `congestion` (ASTRA-sim: congestion-aware), in any number of dimensions. A message crosses
-// one link after another (route.h), and is stored whole before it goes on:
+// one link after another (route.h), and is stored whole before it is forwarded:
 //
 //   a link is busy for floor(b / bandwidth) with a message of b bytes,
 //   which is at the other end floor(latency + b / bandwidth) after the link took it.

@@ -110,7 +110,7 @@ Result<PoolTransfer> MemoryPool::transfer(int64_t bytes, int32_t npus) const {
   PoolAccess of_tensor = access;
   of_tensor.tensor = Bytes{static_cast<double>(bytes)};
   if (const auto* pool = std::get_if<HierarchicalPool>(&shape)) {
-    // Each by itself first, so that the product cannot overflow.
+    // Each number separately first, so that the product cannot overflow.
     const bool sane = pool->nodes >= 1 && pool->nodes <= npus && pool->gpus_per_node >= 1 &&
                       pool->gpus_per_node <= npus;
     if (!sane || pool->nodes * pool->gpus_per_node != npus) {

@@ -1,8 +1,8 @@
-// How far the members of a phase are, message by message (collective_phase.h tells the story).
+// How far the members of a phase are, message by message (collective_phase.h has the steps).
 //
-// A state machine without clock or network: it is told what happened to a member and asks its
-// driver for what comes of it. Whoever drives it decides when things happen: phase_solver.h for one
-// phase alone, the simulator for phases that share links.
+// A state machine without clock or network: it is called with what happened to a member, and calls
+// its driver for what follows. The driver decides when things happen: phase_solver.h for one phase
+// alone, the simulator for phases that share links.
 //
 //   struct Driver {
 //     void send(int32_t from, int32_t to, int64_t bytes);   // later: arrived(to, from)

@@ -176,7 +176,8 @@ SimDuration shortest_layer(const PrefillSetting& setting,
   return shortest;
 }
 
-// All but what nobody can use: of each gap the guard, and those in which no layer fits.
+// The highest utilisation that prompts can reach: all GPU time but the guard of each gap, and gaps
+// too short for any layer.
 double ceiling_of(const PrefillSetting& setting, const std::vector<TracedRequest>& requests) {
   const SimDuration shortest = shortest_layer(setting, requests);
   int64_t lost = 0;

@@ -1,8 +1,8 @@
 // Prefill in the bubbles, in virtual time: recorded requests against a predicted Trace, by the very
 // controller that a real run has (steer/prefill).
 //
-// It answers how much inference a training job carries beside itself, how long first tokens take,
-// and how many GPUs of its own a serving fleet saves. Training keeps to its prediction here, so
+// It answers how much inference a training job's GPUs can carry in addition, how long first tokens
+// take, and how many dedicated GPUs a serving fleet saves. Training keeps to its prediction here, so
 // nothing is early or late, and no prompt that was placed is moved.
 #pragma once
 
@@ -25,11 +25,11 @@ namespace tombolo::prefill_sim {
 // Fewer iterations than this have no period between two that have settled.
 inline constexpr int64_t kIterationsMin = 4;
 
-// The trace starts over until so many periods have passed.
+// The trace of requests is repeated until this many periods have passed.
 inline constexpr int64_t kPeriodsMin = 10;
 
 struct PrefillRunOptions {
-  double scale = 1;  // of the load: requests come so many times as fast
+  double scale = 1;  // of the load: requests arrive this many times as fast
   bool suspension = true;
   bool batch = false;     // all requests queue instead of being refused
   std::string decode;     // datacenter of the decode workers; empty: that of each prompt's pipeline
@@ -59,7 +59,7 @@ struct PrefillReport {
   // Of accepted prompts, in the order of their placement.
   std::vector<double> ttft_s, queueing_s, handed_over_s;
   std::vector<double> placement_us;  // of all: what submit() took by the clock
-  // The fewest dedicated GPUs that accept as many of these requests; nothing where nobody asked.
+  // The fewest dedicated GPUs that accept as many of these requests; nullopt if not asked for.
   std::optional<int64_t> gpus_saved;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kTokensMax = 100'000'000;
 constexpr int64_t kNanoseconds = 1'000'000'000;
 
-// Exactly so many digits from the front of the text.
+// Exactly `count` digits from the front of the text.
 std::optional<int> take_digits(std::string_view& text, size_t count) {
   int number = 0;
   if (text.size() < count) return {};

@@ -99,8 +99,8 @@ std::string text_of(const RunClass& of, const std::set<std::string>& stacks) {
                      of.device, stacks.size() > 1 ? "s" : "", fmt::join(stacks, ", "));
 }
 
-// The class of at least so many runs that shares most with `asked`: the device first, then the
-// class of model, then the family, then how attention is computed; of equals the one with most.
+// The class of runs that shares most with `asked`: the device first, then the class of model, then
+// the family, then how attention is computed; of equals the one with most runs.
 std::string nearest_class(const std::vector<PublishedRun>& runs, const RunClass& asked) {
   struct Found {
     int64_t rows = 0;

@@ -1,5 +1,5 @@
-// The highest model FLOPS utilisation (MFU) that anyone published, by kind of device and class of
-// model: what no prediction for a run that nobody has measured should exceed.
+// The highest model FLOPS utilisation (MFU) that has been published, by kind of device and class of
+// model: a ceiling for predictions of runs that have not been measured.
 //
 // Most are rows of the reference tables, counted as an estimate counts: operations of the model
 // (cost::model_flops) over peak x devices x measured time, the peak that of the row's precision.
@@ -21,7 +21,7 @@ struct HighestUtilisation {
   bool experts = false;  // of mixtures of experts; else of dense models
   double mfu = 0;
   std::string run;   // which one reached it
-  int64_t runs = 0;  // so many were looked at
+  int64_t runs = 0;  // how many were considered
 };
 
 const std::string& kind_of(const cost::DeviceConstants& device);

@@ -28,8 +28,8 @@ struct ReferenceRow {
   std::vector<std::string> assumptions;
 };
 
-// So many of a catalog device as they are sold: in nodes of 8 or 4, a scale-up domain of a node or
-// of a rack, and a port of 100 (V100), 200 (A100), 400 or 800 Gbps (GB300) for each.
+// `devices` of a catalog device in the machines that are sold: nodes of 8 or 4, a scale-up domain
+// of a node or a rack, and per device a port of 100 (V100), 200 (A100), 400 or 800 Gbps (GB300).
 cluster::Datacenter machines_as_sold(const cluster::Device& device, int64_t devices);
 
 // The tables by their short names, sorted: "bloom", "dgxc", ...

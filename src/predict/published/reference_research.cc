@@ -32,7 +32,8 @@ Result<double> read_size(const CsvRow& row, std::string_view column) {
   return billions * 1e9;
 }
 
-// So many equal layers on each of `stages` that 12 h^2 each come nearest to `parameters`.
+// The number of layers, equally many on each of `stages`, that come nearest to `parameters` with 12
+// h^2 parameters each.
 int64_t layers_of_size(double parameters, int64_t hidden, int64_t stages) {
   const auto h = static_cast<double>(hidden);
   const double each = parameters / (12 * h * h * static_cast<double>(stages));

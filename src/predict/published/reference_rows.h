@@ -77,7 +77,7 @@ Result<int64_t> degree(const CsvRow& row, std::string_view column);
 // columns that most tables share; the columns that a table lacks stay as they are.
 Status read_shared_columns(const CsvRow& row, plan::Job& job);
 
-// Sequences of `sequence` tokens at so many tokens per second and device.
+// The time of an iteration of the job at `tokens_per_device_second` tokens per second and device.
 Seconds iteration_of(const plan::Job& job, double tokens_per_device_second);
 
 // "llama3-8b 8xh100 tp2 ...": what tells rows of a table apart.

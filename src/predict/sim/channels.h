@@ -15,13 +15,14 @@
 //                        that shares it carries an equal part over its own pair of nodes
 //   exchanges            the messages of replicas in several datacenters, and of the ends of a pipeline
 //                        that hold copies of a tied embedding: as above, by pair of ranks
-//   sums of gradients    within a datacenter; a flow for each rank, capped so that alone it takes
+//   gradient all-reduce  within a datacenter; a flow for each rank, capped so that alone it takes
 //                        what its law says; it crosses the ports and the cards of the rank's devices
 //   [stage_times]        a fixed occupancy and the latency given there; channels do not meet
 //
-// Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whoever sends
-// them; a shared flow counts as many as pipelines carry it. A measured rate (profile) stands for
-// cap and node pair alike. What a pair of nodes may have can follow a trace of rates (set_rates). Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
+// Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whichever ranks
+// send them; a shared flow counts once per pipeline that carries it. A measured rate (profile)
+// replaces both the cap and the limit of the node pair. What a pair of nodes may have can follow a
+// trace of rates (set_rates). Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +72,8 @@ struct Channels {
   std::vector<engine::Link> links;  // the Plan's resources, in the order of plan::Resources
   std::map<std::pair<int32_t, int32_t>, ChannelLaw> laws;  // by (sender, receiver)
   std::vector<SharedChannel> shared;                       // as Schedule::links
-  // By rank: what its part in a sum of gradients crosses, for each byte that the node names; the
-  // cap follows from how long the node lasts alone. Of ranks whose sums load nothing there is none.
+  // By rank: what its part of a gradient all-reduce crosses, for each byte that the node names; the
+  // cap follows from how long the node lasts alone. No entry for ranks whose all-reduces load nothing.
   std::map<int32_t, engine::Flow> sums;
   std::vector<std::optional<size_t>> wan_of;  // by link: of which WAN link it is a node pair
   std::vector<ChangingLink> changing;         // set_rates

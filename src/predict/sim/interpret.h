@@ -1,10 +1,10 @@
 // Interprets Graphs in virtual time: the main loop of the simulator.
 //
 // A node may start when what it depends on has finished and its delay is over. A rank computes one
-// node at a time (the lowest id among those that may start); sends proceed by themselves, one at a
+// node at a time (the lowest id among those that may start). Sends proceed asynchronously, one at a
 // time per channel (channels.h), in the order in which they became ready, those with a lower
-// comm_priority first, or in the order of a shared channel; a receive has finished when it may start
-// and its message has arrived; a collective lasts as long as its node says from when the last of its
+// comm_priority first, or in the order of a shared channel. A receive has finished when it may start
+// and its message has arrived. A collective lasts as long as its node says from when the last of its
 // ranks is ready, and ends for all at once.
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
@@ -45,8 +45,8 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 // validate them first.
 Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels);
 
-// Is told of every node as it finishes, in the order of events. It may change the comm_size of sends that
-// have not begun: then they carry that.
+// Called for every node as it finishes, in the order of events. It may change the comm_size of sends that
+// have not begun; they then carry that size.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -54,14 +54,15 @@ class Watcher {
 };
 Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels, Watcher& watcher);
 
-// The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
-// update) are done, or as its carried_deps say. Node ids, tags and priorities continue upwards,
-// names repeat. What is left out of an iteration, from 1, takes no time and no bytes there. Sound graphs
-// stay sound, if all parts of a message or of a collective are left out of the same iterations.
+// The same graph `times` times in a row: a rank starts the next iteration when the nodes that no other
+// node on it waits for (its update) are done, or as its carried_deps say. Node ids, tags and priorities
+// continue upwards, names repeat. A node for which leaves_out(node, iteration) is true takes no time
+// and no bytes in that iteration (iterations count from 1). Sound graphs stay sound if all parts of a
+// message or of a collective are left out of the same iterations.
 using LeavesOut = std::function<bool(const graph::Node& node, int64_t iteration)>;
 graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out = {});
-// Iterations of unlike graphs one after the other, of the same ranks and the same updates: each part so many
-// times.
+// Iterations of different graphs one after the other, of the same ranks and the same updates: each part
+// `times` times.
 struct Repeated {
   graph::Graphs graphs;
   int64_t times = 1;

@@ -266,8 +266,9 @@ std::vector<Bytes> of_all_ranks(const plan::Plan& plan, const PipelineSample& sa
 // they wait for it in every iteration: the first ones tell how long computing takes, not how long an iteration does.
 constexpr int64_t kOverlappingLateMin = 10;
 
-// Of local steps so many turns that the last one waits for all that those before began (trace::late_turns),
-// and the iterations around them. Fragments that are put off wait for one another, so theirs take one more.
+// For local steps: enough turns that the last one waits for everything that earlier ones began
+// (trace::late_turns), and the iterations around them. Delayed fragments wait for one another, so they need
+// one turn more.
 int64_t iterations_of(const plan::Plan& plan, int64_t wanted) {
   if (!plan.exchange_overlaps()) return wanted;
   const int64_t cycle = schedule::cycle_of(plan);
@@ -330,8 +331,8 @@ void add_density_records(const plan::Plan& plan, const DensitySteering& steering
   tune::add_decisions(steering.decisions(), steering.beliefs(), out.records);
 }
 
-// What the line could carry in truth, beside what is believed of it: the slowest of those that follow a trace, and
-// the mean of an iteration.
+// Records what the link could really carry, to compare with what steering believed: the mean of an iteration, of
+// the slowest of the links that follow a trace.
 void add_capacities(const plan::Plan& plan, std::span<const cluster::RateTrace> rates,
                     trace::Trace& trace) {
   std::vector<const cluster::RateTrace*> lines;

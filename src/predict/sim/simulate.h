@@ -24,8 +24,8 @@
 
 namespace tombolo::sim {
 
-// Where iterations overlap (Plan::exchange_overlaps) at least so many are simulated: the first one
-// waits for no gradients, the last one for nobody, and the median is that of the others.
+// Where iterations overlap (Plan::exchange_overlaps) at least this many are simulated: the first one
+// waits for no gradients, the last one has no successor, and the median is that of the others.
 inline constexpr int64_t kOverlappingMin = 4;
 
 // Pipelines that run alike (equal_pipelines.h): of a thousand of them one tells what all do, to the nanosecond.
@@ -50,7 +50,7 @@ struct Options {
   struct Slowdown {
     int32_t replica = 0;
     int64_t first_iteration = 1;
-    double times = 1;  // what the Plan says, so many times
+    double times = 1;  // the factor on the times of the Plan
   };
   std::vector<Slowdown> slowdowns = {};
   Alike alike = Alike::kDrawn;

@@ -206,7 +206,7 @@ class Checker {
     const auto at = pair_of_.find({rank, action});
     return at == pair_of_.end() ? nullptr : &at->second;
   }
-  // Whether these run beside each other.
+  // Whether these two are co-executed as a pair.
   bool beside(const Interval& one, const Interval& other) const {
     const schedule::Pair* pair = pair_of(one.rank, one.action);
     return pair && one.action != other.action && one.iteration == other.iteration &&
@@ -232,7 +232,7 @@ class Checker {
     for (size_t r = 0; r < schedule_.ranks.size(); ++r) {
       const auto rank = static_cast<int32_t>(r);
       const Interval* before = nullptr;      // a computation
-      const Interval* sum_before = nullptr;  // sums begin beside the last computations
+      const Interval* sum_before = nullptr;  // all-reduces overlap the last computations
       for (int64_t iteration = 1; iteration <= iterations_; ++iteration) {
         for (const Action& action : schedule_.ranks[r]) {
           if (action::is_receive(action.kind) || by_messages(action)) continue;
@@ -248,7 +248,7 @@ class Checker {
           if (message) continue;
           const bool collective = action.kind == ActionKind::kReduceGradients;
           const Interval*& previous = collective ? sum_before : before;
-          // Updates of groups run when they may, beside what the schedule orders.
+          // Updates of groups run as soon as they may, outside the order of the schedule.
           const bool ordered = action.kind != ActionKind::kUpdate || !overlaps(action.stage);
           const bool together = previous && beside(*previous, *interval);
           if (together && interval->start != previous->start) {

@@ -1,4 +1,4 @@
-// Adds a predicted Trace up again, with nothing but the Plan beside it: whoever made the Trace, no
+// Verifies a predicted Trace from the Trace and its Plan alone: whatever made the Trace, no
 // resource may carry more than it can.
 //
 //   capacity   on each resource (spec/plan/resources.h), whatever span of time is looked at:
@@ -8,7 +8,7 @@
 //   causality  nothing begins before what it needs is there; a rank computes one thing at a time
 //   order      every rank does what its schedule says, in that order, and takes as long as its
 //              stage costs
-//   bytes      every message and every sum of gradients has the size that the Plan says
+//   bytes      every message and every gradient all-reduce has the size that the Plan says
 //
 // Capacity is decided exactly: transfers with a first and a last moment fit through one resource if
 // and only if serving the earliest last moment first is never late (Horn 1974, preemptive EDF; the

@@ -2,7 +2,7 @@
 //
 // A stream runs one operator at a time, in the order in which they were put on it. An operator
 // starts when its stream is free and what it waits for is done; it progresses at the product of its
-// paces beside those that run on the other streams.
+// paces with the operators that run on the other streams.
 //
 // A segment of a plan runs its most urgent operator first: the one with most work after it, inside
 // the segment.
@@ -34,15 +34,15 @@ struct LaunchOrder {
 double co_run(const StrandPair& pair, PairSet set, const LaunchOrder& order,
               std::vector<OperatorRun>* runs = nullptr);
 
-// A segment by itself: the most urgent first.
+// The time of a segment alone: the most urgent operator first.
 double segment_seconds(const StrandPair& pair, PairSet segment,
                        std::vector<OperatorRun>* runs = nullptr);
 
 // No order finishes the segment sooner: the longest of its streams and of its chains.
 double segment_bound(const StrandPair& pair, PairSet segment);
 
-// One strand alone as a framework runs it: one operator after the other, but that asynchronous
-// communication goes on beside what does not need it (framework_order).
+// One strand alone as a framework runs it: one operator after the other, except that asynchronous
+// communication overlaps operators that do not need it (framework_order).
 double strand_seconds(const StrandPair& pair, bool forward);
 
 }  // namespace tombolo::strand

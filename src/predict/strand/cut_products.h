@@ -1,4 +1,4 @@
-// Overlap inside one strand: products are cut so that their own communication goes on beside them.
+// Overlap inside one strand: products are cut so that they overlap their own communication.
 //
 // A gather travels in pieces, and the product that needs it computes each piece while the next one
 // travels; a scatter of a product leaves likewise, piece after piece. Intra-batch overlap, as
@@ -21,8 +21,9 @@ struct CutOptions {
 };
 
 // The strand with every product cut that waits for nothing but a gather of tensor parallelism, or
-// that a scatter waits for (one that frameworks leave behind by themselves stays whole). Its
-// communication is asynchronous then. A product between two is cut with the gather.
+// that a scatter waits for (if frameworks already make that scatter asynchronous, the product stays
+// whole). Its communication is then asynchronous. A product between a gather and a scatter is cut
+// with the gather.
 Dag cut_products(const Dag& dag, const CutOptions& options);
 
 // Both strands one after the other, each alone, with products cut.

@@ -97,8 +97,8 @@ Dag chain(const Dag& layer, size_t copies);
 // The same operators one after the other, as they are numbered: a framework's own order.
 Dag in_order(const Dag& dag);
 
-// The same, but that asynchronous communication runs beside what comes after it, as far as that does
-// not need it: what one strand hides by itself.
+// The same, except that asynchronous communication overlaps the operators after it that do not need
+// it: what one strand alone hides.
 Dag framework_order(const Dag& dag);
 
 // All order ideals, the empty one first, in order of size. Cost: O(ideals x operators). CHECKs that

@@ -1,5 +1,5 @@
 // The three streams of a device, what runs on them, and how fast: each operator at the product of
-// its paces beside the others that run.
+// its paces with the others that run.
 #pragma once
 
 #include <array>

@@ -3,10 +3,10 @@
 //   seconds = computation + slowdown + waiting + standing
 //
 // computation is that of all operators at full pace, below which no plan can be. While computation
-// runs beside communication it loses its pace: slowdown. While only communication runs, computation
-// waits for it: put to the account of what it is for, in equal parts where two links are busy.
-// Nothing runs at barriers and launches: standing. What is not computation is communication that
-// one sees; the rest of it is hidden, as table 7 of Wang et al. 2024 (DHelix) splits it.
+// overlaps communication it runs slower: slowdown. While only communication runs, computation waits
+// for it: waiting, by the kind of communication, in equal parts where two links are busy. Nothing
+// runs at barriers and launches: standing. All time but computation is exposed communication; the
+// rest of communication is hidden, as table 7 of Wang et al. 2024 (DHelix) splits it.
 #pragma once
 
 #include <array>

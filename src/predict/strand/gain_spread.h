@@ -1,9 +1,9 @@
 // How sure a gain is: the same plan under other times and paces, as uncertain as they were measured.
 //
 // The gain is the time of both strands one after the other over that of the plan. Errors of one kind
-// of operator go together (a law that prices products too low does so for all of them), and so do
-// paces between two kinds; times that were measured err each by itself. Normal errors, `draws` of
-// them from a named stream: equal seeds, equal answers.
+// of operator are correlated (a law that prices products too low does so for all of them), and so
+// are paces between two kinds; measured times have independent errors. Errors are normal, `draws` of
+// them from a named random stream: equal seeds, equal answers.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ struct SegmentPlan {
 
 SegmentPlan search_segments(const StrandPair& pair, const SearchOptions& options);
 
-// The time of a plan with barriers, anew: for other paces or times than it was found with.
+// Recomputes the time of a plan with barriers, for other paces or times than it was found with.
 double replay(const StrandPair& pair, const SegmentPlan& plan, double barrier,
               std::vector<OperatorRun>* runs = nullptr);
 

@@ -140,7 +140,7 @@ class LayerWeaver {
     if (!gathers_first()) close(w, prefix, "2", false);
     if (s_.exchange) then("A2A2", Kind::kExpert, o_.exchange);
     then("UNPERMUTE", Kind::kElementwise, o_.permute / 2);
-    if (o_.shared.total() > 0) {  // beside all of it
+    if (o_.shared.total() > 0) {  // parallel to all of it
       const OperatorSet routed = w.last;
       w.last = input;
       then("SFC1", Kind::kProduct, o_.shared.up);

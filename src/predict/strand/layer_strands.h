@@ -15,12 +15,12 @@
 // at the end gradients alone). Experts: the router, permutation, two exchanges, group products.
 //
 // `tombolo train` (LayerShape::as_trained; train/layer_steps.h has the list) gathers tokens of a tensor group before the
-// router and adds up what the group made of them after all else, and leaves out of a second computation what nobody
-// reads: the last product, sum and residual of a layer.
+// router and sums the group's results after all else, and leaves out of a recomputation what no operator reads: the
+// last product, sum and residual of a layer.
 //
-// Frameworks hide some of this by themselves, and so does one strand alone here: keys travel beside
-// attention; Megatron-LM gathers an input again beside the gradient of the other, and scatters the
-// gradient of an input beside that of the weights. These operators are asynchronous.
+// Frameworks already hide some of this, and so does one strand alone here: keys travel during
+// attention; Megatron-LM gathers an input again during the gradient of the other, and scatters the
+// gradient of an input during that of the weights. These operators are asynchronous.
 //
 // Where the law prices several of these as one, its time is cut: norms and residuals into four
 // equal parts, casts to 8 bits between the norms, copies of tokens into both permutations. The sum

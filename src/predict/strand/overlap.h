@@ -1,8 +1,8 @@
-// How fast two operators progress beside each other.
+// How fast two operators progress when they run concurrently.
 //
-// An operator alone progresses at 1. Beside another it progresses at a pace in (0, 1], its own and
-// not the other's: a product may lose a tenth to a gather that loses a third. From times measured
-// alone (Ti, Tj) and from a common start (Fi, Fj, with Fi the first to end)
+// An operator alone progresses at 1. Concurrently with another it progresses at a pace in (0, 1],
+// which may differ from the other's: a product may lose a tenth to a gather that loses a third.
+// From times measured alone (Ti, Tj) and from a common start (Fi, Fj, with Fi the first to end)
 //
 //   pace_i = Ti / Fi        pace_j = (Tj - (Fj - Fi)) / Fi
 //
@@ -10,7 +10,7 @@
 //
 //   o = (Ti + Tj - max(Fi, Fj)) / min(Ti, Tj)
 //
-// is the special case of equal paces 1/(2 - o). Beside two others the paces multiply, which is an
+// is the special case of equal paces 1/(2 - o). With two others the paces multiply, which is an
 // assumption. Paces are clamped to at most 1 and to a sum of at least 1: whatever was measured, a
 // pair is worth at least running one after the other, and no more than both at full speed.
 #pragma once

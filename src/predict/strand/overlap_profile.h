@@ -1,4 +1,4 @@
-// An overlap profile: what operators took on a device, alone and beside each other.
+// An overlap profile: how long operators took on a device, alone and concurrently.
 //
 //   first,second,first_us,second_us,first_beside_us,second_beside_us,repeats,spread
 //   product,local,400,310,441,352,20,0.03

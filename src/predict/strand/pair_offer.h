@@ -1,5 +1,5 @@
-// What strands offer a pipeline: how long a forward and a backward of a job's layer take beside each
-// other, or why they should run one after the other.
+// What strands offer a pipeline: how long a forward and a backward of a job's layer take when
+// co-executed, or why they should run one after the other.
 #pragma once
 
 #include <optional>
@@ -24,14 +24,14 @@ struct PairOffer {
 // Plans the strands of a layer (plan_strands.h), with events; by the job's strands_profile, where it has
 // one. A recomputation stays outside: in a
 // schedule it runs alone, before the pair. Nothing to hide, a gain below the noise, a stack that
-// hides as much by itself, and layers of two kinds are answers: why_not says so. Unusable: what no
+// already hides as much, and layers of two kinds are answers, given in why_not. Unusable: what no
 // law can price. Cost: that of a search, some 10 to 500 ms.
 Result<PairOffer> offer_pairs(const plan::Job& job);
 
 // The job's strands_profile, read; nothing where it has none.
 Result<std::optional<Profile>> profile_of(const plan::Job& job);
 
-// Whether times of operators are to be had where stages are priced by `source`.
+// Whether times of operators are available where stages are priced by `source`.
 bool may_offer(const plan::Job& job, plan::CostSource source);
 
 }  // namespace tombolo::strand

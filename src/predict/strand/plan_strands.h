@@ -51,7 +51,7 @@ struct StrandAnswer {
   std::vector<OperatorRun> runs;  // of the one that is executed
   double paired = 0;              // seconds of it
   double sequential = 0;          // both strands, one after the other
-  double by_stack = 0;    // the same with what the stack hides by itself, as its constants say
+  double by_stack = 0;    // the same with what the stack hides on its own, as its constants say
   double equation_2 = 0;  // the paper's, of single operators in their own order, with barriers
   GainSpread gain;
   Exposure exposure;

@@ -13,7 +13,7 @@ namespace {
 constexpr double kOutside = 0.05;          // of medians, outside of their interval
 constexpr double kQuartilesApart = 1.349;  // of a normal distribution, in standard deviations
 
-// How many values lie below the interval of the median of so many.
+// How many of `count` values lie below the interval of their median.
 size_t outside_of(size_t count) {
   double chance = std::pow(0.5, static_cast<double>(count)), sum = chance;  // of 0 heads
   size_t below = 0;

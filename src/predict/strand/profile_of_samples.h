@@ -1,11 +1,11 @@
 // An overlap profile of what was measured on this hardware: medians, how sure they are, and whether a pair could be
 // measured at all.
 //
-// A pair saves what both take one after the other, less what they take beside each other. The null test does the same
-// where nothing can be saved: one after the other, and one after the other again, in the same repeats. Where the
-// median of what a pair saves is no further from nothing than the median of the null may be (the far end of its
-// interval), or may be nothing itself, it is not measurable here, and the profile has no row of it. A pair that surely
-// costs time is measured.
+// A pair saves what both take one after the other, less what they take concurrently. The null test does the same
+// where nothing can be saved: one after the other, and one after the other again, in the same repeats. A pair is not
+// measurable here, and has no row in the profile, if the median of its saving is no further from 0 than the median
+// of the null may be (the far end of its interval), or if the interval of the saving contains 0. A pair that surely
+// costs time is measurable.
 //
 // Intervals are those of order statistics, which hold whatever the distribution: a median lies between the k-th
 // smallest and the k-th largest value but with the probability 2 P(fewer than k heads of n), at most 5 %
@@ -60,7 +60,8 @@ struct MeasuredOverlap {
   Profile profile() const;
 };
 
-// `forward` and `backward` say what the operators are. Unusable: samples of others, lists of unlike lengths.
+// `forward` and `backward` say what the operators are. Unusable: samples of other operators, lists of different
+// lengths.
 Result<MeasuredOverlap> measured_overlap(const plan::OverlapSamples& samples, const Dag& forward,
                                          const Dag& backward);
 

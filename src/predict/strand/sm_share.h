@@ -2,7 +2,7 @@
 //
 // Kernels that communicate on a share s of a device's multiprocessors reach s / (s + 1/25) of their
 // link: DeepEP's two figures, 643 GB/s with 24 of 132 and 726 with 64 (README of 2026), fix the
-// constant. What computes beside them has 1 - s of the device, and suffers otherwise as measured.
+// constant. What computes meanwhile has 1 - s of the device, and is otherwise slowed as measured.
 // An operator alone has the whole device, whatever the share. Copies take none.
 #pragma once
 

@@ -1,5 +1,5 @@
 // What is searched: a forward strand and a backward strand that share a device, how long each
-// operator takes alone, and how fast any two progress beside each other.
+// operator takes alone, and how fast any two progress concurrently.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct PairSet {
   OperatorSet backward = 0;
 
   bool empty() const { return forward == 0 && backward == 0; }
-  // By its number in a pair whose forward strand has so many operators.
+  // By its number in a pair whose forward strand has `forwards` operators.
   bool has(size_t op, size_t forwards) const {
     return op < forwards ? holds(forward, op) : holds(backward, op - forwards);
   }
@@ -39,7 +39,7 @@ struct PairSet {
 };
 
 // Operators of both are numbered together: the forward ones, then the backward ones. Operators of
-// one strand may run beside each other too, as attention and the next keys do.
+// one strand may run concurrently too, as attention and the next keys do.
 class StrandPair {
  public:
   StrandPair(Dag forward, Dag backward, const OverlapTable& overlap);

@@ -5,8 +5,8 @@
 // all-to-all hands every sample's vectors to the NPU that has the sample; meanwhile the bottom MLP
 // works on dense features. The top MLP needs both. Backward: the top MLP, the all-to-all of the
 // vectors' gradients, the bottom MLP. Each layer's gradients are summed by an all-reduce as soon as
-// they are there, beside computation; each layer's update waits for its own. All NPUs do the same,
-// so one graph stands for all.
+// they are there, concurrently with computation; each layer's update waits for its own. All NPUs do
+// the same, so one graph stands for all.
 //
 // The paper (Won et al. 2023, table II) says of it: 57 M parameters of MLPs, all NPUs model- and
 // data-parallel. Batch, vectors per sample and layers are not said there; the defaults are a batch

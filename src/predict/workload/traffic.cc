@@ -106,7 +106,7 @@ void Traffic::weigh(const plan::Job& job) {
   }
 }
 
-// Over several datacenters and of unlike stages as a Plan has them; else by rank.
+// Over several datacenters, or with different stages, as a Plan has them; else by rank.
 Status Traffic::place(const plan::Job& job) {
   const cluster::Cluster& cluster = job.cluster;
   CHECK(!cluster.datacenters.empty(), "{} GPUs without a datacenter", gpus());

@@ -10,10 +10,10 @@
 // ring along each rail and a ring inside each domain (the paper's hierarchical collectives): the
 // same bytes, none across rails. Experts exchange tokens all to all, evenly. Pipelines send to the
 // next stage and back. Over several datacenters GPUs are where a Plan has them (layout::place), and
-// replicas of a stage that lie apart send what [exchange] says, as the Plan's messages have it
+// replicas of a stage in different datacenters send what [exchange] says, as the Plan's messages do
 // (predict/ledger): per iteration, the mean where not every iteration sends as much.
 //
-// Stages of unlike tensor degrees are numbered one by one, one after the other. With sequence
+// Stages of different tensor degrees are numbered one after the other. With sequence
 // parallelism neighbours then hold other parts of the same activations, and each sends the others
 // what they share; without, every device is sent the whole once.
 //
@@ -135,7 +135,7 @@ class Traffic {
 
   class Tally;
 
-  // Stages that are numbered together: all, or one of unlike ones.
+  // Stages that are numbered together: all, or each alone where tensor degrees differ.
   struct Section {
     layout::RankNumbering numbering;
     int32_t first = 0;  // rank
@@ -179,7 +179,7 @@ class Traffic {
   int64_t domain_size_ = 1;
   std::vector<Place> places_;  // by rank
   std::vector<double> work_;   // by rank; empty: all pipelines have as many microbatches
-  // Of replicas that lie apart, in place of their rings.
+  // Of replicas in different datacenters, in place of their rings.
   struct Transfer {
     int32_t from = 0, to = 0;
     double bytes = 0;

@@ -120,7 +120,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     }
     stage.tensor += Bytes{microbatches * operations * batch.hidden};
 
-    // Forward once, backward keys and values again beside their gradients.
+    // Forward once; backward keys and values again, and their gradients.
     const bool scores_again = job.training.recompute != model::Recompute::kNone;
     const double rings = scores_again ? 4 : 3;
     stage.context += Bytes{microbatches * (dense + routed) * rings * batch.keys_values};

@@ -1,5 +1,5 @@
 // How many bytes one device of a stage hands to the others in one iteration, by kind. Where pipelines
-// have unlike numbers of microbatches, of one that has the mean of them.
+// have different numbers of microbatches, of one that has the mean of them.
 //
 // The letters are those of docs/laws/traffic.md: microbatches of b sequences of s tokens, m of
 // them per pipeline, hidden size h, numbers of w bytes; tensor t, context c, data d, expert e.
@@ -35,7 +35,7 @@ struct TrafficVolume {
   bool folded =
       false;  // the last chunk lies where the first does; else each device's next lies after its first
   Bytes tied;  // between the devices that hold copies of a tied embedding, each way
-  // The same of all tensor ranks together: where stages have unlike degrees no device has a peer.
+  // The same of all tensor ranks together: where stages' degrees differ no device has a single peer.
   Bytes whole_boundary, whole_tied;
   int64_t experts = 1;             // degree
   std::vector<std::string> notes;  // what was left out, one sentence each

@@ -1,12 +1,12 @@
 // A training iteration as graphs, from nothing but a job: what every rank computes, sends and
 // reduces, for any tensor, context, expert, pipeline and data parallelism with any ZeRO stage.
-// Nobody has to trace a cluster in order to ask about one.
+// No traces of a real cluster are needed.
 //
 // A rank works through the actions of its place in the named schedule. A forward or backward pass
 // is its layers' computations (workload_parts.h) with their collectives in between, all in a row;
-// messages of the pipeline travel beside it. Sums of gradients start when a layer's last backward
-// pass is done and the rank's last message has begun, parameters of ZeRO 3 are gathered while the
-// layer before is at work; both go one after the other per group, as on a stream of their own. The
+// messages of the pipeline overlap it. Gradient reductions start when a layer's last backward pass
+// is done and the rank's last message has begun; parameters of ZeRO 3 are gathered while the layer
+// before computes. Both run one after the other per group, as on a stream of their own. The
 // optimizer waits for all of it.
 //
 // Collectives name their communicator group, numbered across all kinds of groups; that of all ranks

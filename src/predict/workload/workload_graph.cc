@@ -296,7 +296,7 @@ class WorkloadWriter {
     chain_ = collective(kind, type, bytes, name, waiting());
   }
 
-  // One that proceeds beside computation, after those of its group before it.
+  // A collective that overlaps computation, after the earlier ones of its group.
   int64_t beside(Workload::Kind kind, CollectiveType type, double bytes, const std::string& name,
                  Ids dependencies) {
     if (!exchanges(kind, bytes)) return -1;
@@ -349,7 +349,7 @@ class WorkloadWriter {
   int64_t before_ = -1;        // its end before the part before this one
   Ids waits_;                  // more that the next one in the row waits for
   std::vector<int32_t> done_;  // per stage: backward passes
-  std::vector<Ids> summed_;    // per stage: sums of gradients
+  std::vector<Ids> summed_;    // per stage: gradient reductions
   std::array<int64_t, Workload::kKinds> streams_{-1, -1, -1, -1, -1, -1};
   std::array<int64_t, Workload::kKinds> tags_{};
   struct PutOff {
@@ -357,7 +357,7 @@ class WorkloadWriter {
     std::string text;
     const Part* part = nullptr;
   };
-  std::vector<PutOff> put_off_;           // sums of gradients
+  std::vector<PutOff> put_off_;           // gradient reductions
   bool sends_ = false;                    // a message is still to come
   std::array<int64_t, 2> moved_{-1, -1};  // the last load from remote memory, the last store
   bool updated_ = false;

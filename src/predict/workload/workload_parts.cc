@@ -146,7 +146,7 @@ class Cutter {
   cost::LayerPricer pricer_;
 };
 
-// The law adds what no single layer knows: the host's time, the sum of gradients in memory. Each
+// The law adds what no single layer knows: the host's time, gradient accumulation in memory. Each
 // piece of computation takes its share of it.
 void scale_to(const cost::StageCompute& whole, std::vector<Part>& parts) {
   double forward = 0, backward = 0;
@@ -202,7 +202,7 @@ std::vector<Part> parts_of(const plan::Job& job, const model::Slice& chunk,
     parts.back().dense = whole.dense - others;
   }
   cost::Configuration alone = c;
-  alone.virtual_stages = 1;  // the chunk is priced by itself
+  alone.virtual_stages = 1;  // the chunk is priced separately
   scale_to(law.stage_compute(alone, chunk), parts);
   return parts;
 }

@@ -1,20 +1,19 @@
 // Actions: the words in which schedules, timelines and traces speak of one piece of work.
 //
-// Text form is the notation of torchtitan's pipeline schedules: stage, kind, microbatch, as in
-// "0F1" (stage 0, forward, microbatch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
-// "0RECV_B0". Where a rank holds several stages, each counts by itself.
-// Kinds that belong to no microbatch leave it out: "0REDUCE_GRAD" (of stage 0, among its
-// replicas), "0SUM_TIED" (what stage 0 sends the last stage of a matrix that both hold; which no
-// schedule orders, as it comes before the first update), "0U" (its optimizer update), "0E"
-// (evaluation), "0PROMPT" (a layer for somebody's prompt while the rank of stage 0 waited: no part of
-// training, which no schedule orders either).
+// Text form is the notation of torchtitan's pipeline schedules: stage, kind, microbatch, as in "0F1"
+// (stage 0, forward, microbatch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
+// "0RECV_B0". A rank that holds several stages has actions of each.
+// Kinds that belong to no microbatch leave it out: "0REDUCE_GRAD" (of stage 0, among its replicas),
+// "0SUM_TIED" (gradients of a matrix that the first and the last stage both hold, sent by stage 0 to
+// the last one; no schedule orders it, as it comes before the first update), "0U" (its optimizer
+// update), "0E" (evaluation), "0PROMPT" (a layer of a served prompt, while the rank of stage 0
+// waited: no part of training, and no schedule orders it either).
 //
-// Of a pass the simulator shows what its collectives keep the device waiting as intervals of their
-// own, right behind its computation: TP, CP, EP, DP, in the words of Megatron's groups.
+// The time that a pass's collectives keep the device waiting is shown by the simulator as intervals
+// of their own, right after the pass's computation: TP, CP, EP, DP, the names of Megatron's groups.
 //
-// What no Plan knows of, a node of somebody's Chakra graph, is a NODE; its name stands beside it
-// (trace.h). Of a collective's chunk in a dimension of a network, "1NODE3" is chunk 3 in dimension
-// 1.
+// A node of a Chakra graph, which no Plan knows, is a NODE; its name is stored separately (trace.h).
+// Of a collective's chunk in a dimension of a network, "1NODE3" is chunk 3 in dimension 1.
 #pragma once
 
 #include <array>

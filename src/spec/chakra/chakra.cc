@@ -189,7 +189,7 @@ Result<Outline::Verdict> examine(Outline& outline, const std::string& name, bool
     return fail(std::move(error));
   }
   if (repair || verdict->bad.empty()) return verdict;
-  // A missing dependency is told before a cycle, which may be its consequence.
+  // A missing dependency is reported before a cycle, which may be its consequence.
   const Outline::BadEdge& worst =
       *std::min_element(verdict->bad.begin(), verdict->bad.end(),
                         [](const auto& a, const auto& b) { return a.fault < b.fault; });

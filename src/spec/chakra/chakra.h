@@ -51,7 +51,7 @@ class ChakraReader {
 struct ChakraReadOptions {
   int32_t rank = 0;           // goes into Graph::rank: files do not say it
   bool keep_tensors = false;  // inputs and outputs of every node
-  // Drop the edges that cannot be (Outline::Verdict::bad) instead of refusing the file.
+  // Drop invalid edges (Outline::Verdict::bad) instead of refusing the file.
   bool repair = false;
   std::vector<std::string>* repaired = nullptr;  // a line per dropped edge; may be left out
 };

@@ -57,7 +57,7 @@ constexpr auto enum_names(AttributeKind) {
 struct Attribute {
   std::string name;
   std::string doc;
-  // A nameless absence of a value is possible, too: has_value false.
+  // An attribute may have no value: has_value false.
   bool has_value = false;
   bool is_list = false;
   AttributeKind kind = AttributeKind::kInt64;
@@ -66,7 +66,7 @@ struct Attribute {
   std::vector<uint64_t> numbers;
   std::vector<std::string> texts;
 
-  bool is_sound() const;  // whether its elements are as many and of such a kind
+  bool is_sound() const;  // whether the elements match has_value, is_list and kind
   bool operator==(const Attribute&) const = default;
 };
 

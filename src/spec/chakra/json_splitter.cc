@@ -12,7 +12,7 @@ constexpr std::string_view kGraphKey = "\"workload_graph\"";
 
 }  // namespace
 
-// A binary file may begin with '{', the length 123, but not go on like this.
+// A binary file may begin with '{', the length 123, but what follows then is not JSON.
 bool JsonSplitter::is_json(std::string_view beginning) {
   const size_t brace = beginning.find_first_not_of(kSpace);
   if (brace == std::string_view::npos || beginning[brace] != '{') return false;

@@ -1,4 +1,4 @@
-// Outline: a graph of one rank reduced to what its soundness and critical path hang on.
+// Outline: a graph of one rank reduced to what its soundness and critical path depend on.
 //
 // Nodes have an id and a duration, edges lead to what must be finished before. It takes 20 bytes a
 // node and 8 an edge (another 4 each while it is examined), so that the graph of a file which

@@ -1,14 +1,14 @@
 // A trace of R ranks, asked about another number of ranks: replicas are copied, or left out.
 //
 // What ranks of one replica do together stays as it is. Data-parallel groups (replicas.h) get all
-// replicas as members; what they sum is as large as before, and of what they gather each member
-// has so much less or more that the whole is as large as before: comm_size of an all-gather, which
+// replicas as members. What they sum stays as large as before. Of what they gather, each member
+// contributes less or more, so that the whole stays as large: comm_size of an all-gather, which
 // counts what one rank contributes, is divided by the growth of its group and rounded. Computations
-// last as traced, also those on a rank's share of a sharded optimizer. A new replica does what
-// the traced ones do in turn, so that measured differences between them stay.
+// last as traced, also those on a rank's share of a sharded optimizer. A new replica does what the
+// traced ones do in turn, so that measured differences between them stay.
 //
 // Ranks are numbered as before: if replicas lie a fixed distance apart, as in Megatron-Core's
-// numbering, they do so again; if not, they follow each other. Groups are numbered anew from 1.
+// numbering, they do so again; if not, they follow each other. Groups are renumbered from 1.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Traces of one number of ranks asked about another: held against graphs made for that number.
+// Traces of one number of ranks asked about another: compared with graphs made for that number.
 #include "spec/chakra/retarget.h"
 
 #include <gmock/gmock.h>

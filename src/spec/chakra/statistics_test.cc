@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Two computations (3 and 4 us), one after the other, around an all-gather of 5 bytes that lasts 1
-// us; a host operation of 9 us beside; edges 1 -> 0, 2 -> 1, and 2 -> 8, which is missing.
+// us; a concurrent host operation of 9 us; edges 1 -> 0, 2 -> 1, and 2 -> 8, which is missing.
 Statistics example() {
   StatisticsBuilder builder;
   builder.add({.id = 0, .duration = {3000}, .num_ops = 10});

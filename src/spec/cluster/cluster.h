@@ -89,16 +89,16 @@ struct WanLink {
   std::optional<BytesPerSecond> path_limit;  // what all pairs share; left out: no limit
   int64_t connections = 1;                   // TCP connections per node pair
   // connections = "auto": the transport chooses from what it measures, among up to `connections`,
-  // which are then as many as a link can have. The laws count with all of them.
+  // which then is the most that a link can have. The laws count with all of them.
   bool connections_tuned = false;
-  // TCP's, of these connections, such as "bbr", or "auto"; left out: "cubic", what the law of a WAN
-  // flow is about, or with connections = "auto" that as well. Laws and simulator do not look at it.
+  // Congestion control of these connections, such as "bbr", or "auto". Left out: "cubic", which the
+  // law of a WAN flow assumes, or "auto" with connections = "auto". Laws and simulator ignore it.
   std::string congestion_control;
   std::optional<Bytes> tcp_window;  // per connection; left out: large enough
   // What only the emulator performs (tools/islands); the laws leave it out and say so, but for the trace, which the
   // simulator plays over several iterations.
   double loss = 0;             // share of packets lost
-  double loss_burst = 1;       // packets lost in a row, mean; 1: each by itself
+  double loss_burst = 1;       // packets lost in a row, mean; 1: one at a time
   Seconds jitter;              // standard deviation of the latency of a packet; order is kept
   std::optional<Bytes> queue;  // before the bottleneck, then packets drop; left out: one round trip
   std::string rate_trace;  // CSV "time_s,rate_mbps" for each node pair, instead of node_pair_limit
@@ -128,7 +128,8 @@ BytesPerSecond flow_rate(const WanLink& link);
 
 // Reads [[datacenter]] and [[wan]] from a table (a cluster file, or [cluster] of a job); `path` is
 // the table's own path, for messages. A device is a name of the catalog, a table with the fields of
-// Device, or "NAME.toml": a file with that table, beside `file`, as `tombolo roofline` writes it.
+// Device, or "NAME.toml": a file with that table, relative to `file` (`tombolo roofline`
+// writes one).
 Result<Cluster> read_cluster(const Value& table, const std::string& file, const std::string& path);
 
 // As embedded in a Plan.
@@ -188,7 +189,7 @@ void describe(Archive& a, Datacenter& datacenter) {
   a.optional("devices_per_node", datacenter.devices_per_node, "in each machine");
   a.check(datacenter.devices_per_node >= 1 && datacenter.devices_per_node <= 10'000,
           "devices_per_node", "must lie between 1 and 10000");
-  // What leaves a node crosses the network, unless the file says that the fast fabric goes on.
+  // What leaves a node crosses the network, unless the file extends the scale-up fabric beyond it.
   if constexpr (Archive::kReads) datacenter.scale_up.domain = datacenter.devices_per_node;
   a.optional("scale_up", datacenter.scale_up,
              "links between the devices of a domain, such as NVLink");

@@ -178,7 +178,7 @@ TEST(ClusterFile, ReadsNamesAndInlineDevices) {
 
 using DeviceFile = FolderTest;
 
-// Beside the file that names it, wherever the program runs.
+// In the folder of the file that names it, wherever the program runs.
 TEST_F(DeviceFile, IsReadByItsName) {
   const Device device{.name = "cpu",
                       .kind = DeviceKind::kCpu,

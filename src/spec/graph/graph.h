@@ -73,17 +73,17 @@ constexpr auto enum_names(CollectiveType) {
        {CollectiveType::kBarrier, "BARRIER"}});
 }
 
-// What few nodes say: most have none, and a million of them are affordable.
+// Rarely used fields: most nodes have none, so that a million nodes stay affordable.
 struct NodeDetails {
   std::string pg_name;                 // communicator group id; empty: all ranks
   std::vector<uint8_t> involved_dims;  // 1 for each dimension of the network it uses; empty: all
-  // As the file words them. Of METADATA nodes (process groups stand there); of others if asked for.
+  // As the file words them. Of METADATA nodes (process groups stand there); of other nodes if asked for.
   std::vector<std::string> inputs, outputs;
   // Of a graph that is one iteration of many: ids on the same rank whose nodes must be finished in
   // the iteration before. A rank that says it anywhere begins an iteration as these say.
   std::vector<int64_t> carried_deps;
-  // Of a COMP_NODE: the node of this rank beside which it runs, since that one began. Its duration
-  // is what is left of it when that one has ended, which is one of its ctrl_deps.
+  // Of a COMP_NODE: the node of this rank with which it is co-executed, from that one's start. That
+  // node is one of its ctrl_deps, and its duration is what is left of it when that node has ended.
   std::optional<int64_t> co_executed_with;
 
   bool operator==(const NodeDetails&) const = default;
@@ -124,7 +124,7 @@ struct Node {
   int32_t part = 0;
   int32_t iteration = 0;   // of a Graph of several (sim::repeat): from 1. Nor this.
   SimDuration duration;    // COMP_NODE; of a COMM_COLL_NODE from when its last rank is there
-  SimDuration delay;       // from its dependencies' end until it may start; keeps nobody busy
+  SimDuration delay;       // from its dependencies' end until it may start; occupies nothing
   int64_t comm_size = 0;   // bytes; of a collective what each rank contributes; of an INVALID_NODE
                            // that gathers the messages of a sum, what is summed
   int32_t comm_peer = -1;  // rank at the other end: comm_dst of a send, comm_src of a receive
@@ -151,11 +151,11 @@ struct Graph {
 // All ranks of a run; graphs[i].rank == i.
 using Graphs = std::vector<Graph>;
 
-// What holds of a run of Plans: every part of a message and of a collective is there.
+// What must hold for the Graphs of a Plan: every part of a message and of a collective is there.
 //
 // Unusable, naming rank, node and reason: ids that are not ascending, a missing or own dependency,
 // a cycle (within a rank or through messages), a send without its receive or with another size, a
-// collective without one of its ranks or unlike on two of them, a negative duration or delay.
+// collective without one of its ranks or different on two of them, a negative duration or delay.
 // Cost: O(nodes + edges).
 Status validate(const Graphs& graphs);
 

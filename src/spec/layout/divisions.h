@@ -19,7 +19,7 @@ struct Cutting {
   bool kv_heads_replicated = false;  // the stack takes more ranks than heads of keys and values
 };
 
-// Why a model cannot be cut so; empty: it can.
+// Why a model cannot be divided this way; empty: it can.
 //
 // Tensor parallelism gives each rank whole heads, keys' and values' heads included, equal parts of
 // the MLP's width, and with sequence parallelism of the sequence. Where there are fewer heads of
@@ -39,7 +39,7 @@ struct Batch {
 
 // Unusable, naming the key, its value and what to try, where the batch does not divide among the
 // pipelines, the schedule does not take as many stages per rank, the layers do not cover the stages,
-// or a degree does not divide what it splits. `model` may be null beside [stage_times]: then only
+// or a degree does not divide what it splits. `model` may be null with [stage_times]: then only
 // the batch and the stages are checked. `file` is for messages.
 Status check_divisions(const Parallelism& parallelism, const Batch& batch,
                        const model::Model* model, bool kv_heads_replicated,

@@ -40,19 +40,19 @@ struct Degrees {
   int64_t stages() const { return pipeline * virtual_stages; }
   // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
   int64_t replicas() const { return data * context; }
-  // How often an iteration of so many microbatches sums its gradients (docs/laws/zero.md): for each of
-  // them with ZeRO 3, and with ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed, torchtitan); with ZeRO
-  // 2 and several chunks a rank, which run microbatches in rounds of as many as there are stages, for
-  // each round. Else once, when all are added up.
+  // How often an iteration of this many microbatches reduces its gradients (docs/laws/zero.md): for each
+  // of them with ZeRO 3, and with ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed, torchtitan); with
+  // ZeRO 2 and several chunks a rank, which run microbatches in rounds of as many as there are positions,
+  // for each round. Else once, when all are added up.
   int64_t gradient_sums(int64_t microbatches) const {
     if (zero == 3 || (zero == 2 && pipeline == 1)) return microbatches;
     if (zero == 2 && virtual_stages > 1) return (microbatches + pipeline - 1) / pipeline;
     return 1;
   }
   bool sums_each_microbatch() const { return zero == 3 || (zero == 2 && pipeline == 1); }
-  // The share of a device's gradients that lies whole before it is summed, the rest in shards. One by one
-  // they are scattered as they come; what is summed together is added up before: of ZeRO 2 in a
-  // pipeline the one chunk whose round it is.
+  // The share of a device's gradients that is kept whole until it is reduced; the rest is in shards. What
+  // is reduced for each microbatch is scattered at once; what is reduced for several is first added up
+  // whole: with ZeRO 2 in a pipeline, the one chunk whose round it is.
   double whole_gradients(int64_t microbatches) const {
     if (zero < 2) return 1;
     if (sums_each_microbatch() || microbatches == 1) return 0;
@@ -70,7 +70,7 @@ inline constexpr DimensionOrder kMegatronOrder{Dimension::kTensor, Dimension::kC
                                                Dimension::kExpert, Dimension::kData,
                                                Dimension::kPipeline};
 
-// Who of a DP-cell goes first (schedule/player.h says exactly what each means).
+// Which pipeline of a DP-cell goes first (schedule/player.h says exactly what each means).
 enum class Discipline : uint8_t {
   kStrict,    // the lower pipeline's transfers before the higher one's
   kReleased,  // first come, first served; pipelines begin one after the other
@@ -113,17 +113,18 @@ struct Parallelism : Degrees {
   // Microbatches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
   // each sample weighs the same in the gradient. Left out: all alike.
   std::vector<int64_t> microbatches_per_replica;
-  // Instead: by predicted speed (cost::with_batch_by_speed). No Plan says so: its numbers are resolved.
+  // Instead: by predicted speed (cost::with_batch_by_speed). A Plan has the resolved numbers.
   bool microbatches_by_speed = false;
   // The run changes them as the speeds of its pipelines change (steer/tune/batch_controller.h); those above
   // are of its first iteration.
   bool adaptive_batch = false;
-  // Asks for a folded schedule whose forwards run beside backwards, where that is predicted to gain
-  // (schedule_search::plan_strands). No Plan says so: it has the schedule and its pairs.
+  // Asks for a folded schedule whose forwards run concurrently with backwards, where that is
+  // predicted to gain (schedule_search::plan_strands). Never in a Plan, which has the schedule and
+  // its pairs.
   bool strands = false;
   std::string strands_profile;  // file of an overlap profile, by which they are planned
   // Left out: all pipelines are one DP-cell that shares the WAN in time where the schedule does so;
-  // elsewhere every pipeline is by itself.
+  // elsewhere every pipeline is a cell of its own.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
   std::optional<Sharing> sharing;
   Discipline discipline = Discipline::kReleased;
@@ -147,8 +148,8 @@ struct Parallelism : Degrees {
     return {schedule, virtual_stages, sharing_in_use(), pipelines_per_cell(), discipline};
   }
   void set_variant(const ScheduleVariant& variant);
-  // What the schedule of this kind alone stands for here: the sharing that is said or else the
-  // schedule's own, and as many stages per position as now or else two where the mapping needs
+  // The variant that this schedule's name alone stands for here: the sharing that is given, or else
+  // the schedule's own; and as many stages per position as now, or else two where the mapping needs
   // several.
   ScheduleVariant variant_as(ScheduleKind kind) const;
 
@@ -160,7 +161,7 @@ struct Parallelism : Degrees {
 Result<DimensionOrder> dimension_order(const Parallelism& parallelism, const std::string& file);
 
 // The number of a shard among all devices, shards innermost: rank x shards + shard. Ranks of
-// different positions may have unlike numbers of shards (tensor_per_stage); then those of the
+// different positions may have different numbers of shards (tensor_per_stage); then those of the
 // positions before count as theirs are.
 int64_t rank_of_shard(const Parallelism& parallelism, int64_t position, int64_t replica,
                       int64_t shard);

@@ -67,8 +67,8 @@ struct Place {
 Result<std::vector<Placement>> place(const Parallelism& parallelism,
                                      const cluster::Cluster& cluster, const std::string& file);
 
-// Where ranks sit, as [parallelism] says it: datacenter_per_replica where whole pipelines lie apart,
-// else datacenter_per_stage.
+// Makes [parallelism] say where the ranks sit: datacenter_per_replica where each pipeline is within
+// one datacenter but not all are in the same, else datacenter_per_stage.
 void say_datacenters(const std::vector<Placement>& ranks, Parallelism& parallelism);
 
 }  // namespace tombolo::layout

@@ -1,7 +1,7 @@
 // Pipeline schedules by name, and what the rest of Tombolo may know of one without building it.
 //
-// Whoever depends on a property of a schedule asks for the property, not for the name: how its stages lie, whether it has pairs,
-// whether a closed form exists. One row per schedule (schedules.inc); spec/schedule builds the orders of work.
+// Code that depends on a property of a schedule asks for the property, not for the name: how its stages lie, whether it has
+// pairs, whether a closed form exists. One row per schedule (schedules.inc); spec/schedule builds the orders of work.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ enum ScheduleTrait : uint32_t {
       1 << 0,        // a stage keeps every microbatch of the iteration before its first backward
   kHalves = 1 << 1,  // backward passes in two halves, for inputs and for weights
   kPairs =
-      1 << 2,  // a forward beside a backward of the rank's other stage: they may be co-executed
+      1 << 2,  // a forward next to a backward of the rank's other stage: they may be co-executed
   kKeepsToMemory = 1 << 3,    // its rules hold no more microbatches than the device has memory for
   kClosedForm = 1 << 4,       // predict/cost has its iteration in closed form
   kSelectable = 1 << 5,       // `tombolo select` has a law for it
@@ -102,7 +102,7 @@ constexpr const ScheduleTraits& traits_of(ScheduleKind kind) {
 constexpr std::string_view name_of(ScheduleKind kind) { return traits_of(kind).name; }
 constexpr StageMapping mapping_of(ScheduleKind kind) { return traits_of(kind).mapping; }
 
-// The first row that lies so and has these traits: what stands for a line, a loop or a fold where
+// The first row with this mapping and these traits: what stands for a line, a loop or a fold where
 // any of them would do.
 constexpr ScheduleKind first_schedule(StageMapping mapping, uint32_t traits = kNoTraits) {
   for (const ScheduleTraits& row : kSchedules) {
@@ -120,8 +120,8 @@ std::vector<ScheduleTraits> schedules_with(ScheduleTrait trait);
 // All names, in the order of the rows.
 std::vector<std::string> schedule_names();
 
-// What a job means that says how many virtual stages it has and no schedule: 1F1B, and with several
-// stages on a rank the interleaved one (as Megatron-LM reads its arguments).
+// The schedule of a job that names none: 1F1B, and with several stages on a rank the interleaved
+// one (as Megatron-LM reads its arguments).
 constexpr ScheduleKind default_schedule(int64_t virtual_stages) {
   return virtual_stages > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
 }
@@ -139,7 +139,7 @@ constexpr bool takes_chunks(StageMapping mapping, int64_t chunks) {
   return false;
 }
 
-// Why a schedule cannot have so many stages on a rank, and what to try; empty: it can.
+// Why a schedule cannot have this many stages on a rank, and what to try; empty: it can.
 struct ChunkRefusal {
   std::string why;
   std::string hint;

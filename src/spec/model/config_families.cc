@@ -62,7 +62,7 @@ Defaults defaults_of(const std::string& family) {
 
 bool is_gemma(const std::string& family) { return family.starts_with("gemma"); }
 
-// A number within rope_parameters, where later versions write what used to stand beside it.
+// A number within rope_parameters, to which later versions moved it from the top level.
 double rope_parameter(Config& c, const char* key, double otherwise) {
   const Value* table = c.take("rope_parameters");
   const Value* inner = table && table->get<Value::Table>() ? table->find(key) : nullptr;
@@ -163,8 +163,8 @@ void read_norms(Config& c, const std::string& family, Model& m) {
   }
 }
 
-// Where each so many-th of all layers is of the one kind and no other layer is: how many; 0 where
-// none is. Nothing where they come at uneven distances.
+// n where every n-th layer is of the one kind and no other layer is; 0 where none is. Nothing where
+// they come at uneven distances.
 std::optional<int64_t> interval_of(const std::vector<bool>& kinds) {
   const auto found = std::find(kinds.begin(), kinds.end(), true);
   if (found == kinds.end()) return 0;
@@ -175,7 +175,7 @@ std::optional<int64_t> interval_of(const std::vector<bool>& kinds) {
   return static_cast<int64_t>(each);
 }
 
-// Which layers rotate nothing: a list with a 0 for each of them, or each so many-th.
+// Which layers rotate nothing: a list with a 0 for each of them, or every n-th.
 void read_nope_layers(Config& c, const std::string& family, Model& m) {
   if (family != "smollm3" && family != "llama4_text") return;
   const int64_t interval = c.integer("no_rope_layer_interval", kLayersMax).value_or(4);
@@ -196,7 +196,7 @@ void read_nope_layers(Config& c, const std::string& family, Model& m) {
 // What holds of windows if a file leaves it out.
 struct WindowDefaults {
   int64_t window = 0;    // 0: none
-  int64_t interval = 0;  // every so many-th layer has none; 0: all have
+  int64_t interval = 0;  // every n-th layer has none; 0: all have
 };
 std::optional<WindowDefaults> windows_of(Config& c, const std::string& family, int64_t layers) {
   if (family == "mistral") return WindowDefaults{4096};

@@ -1,8 +1,8 @@
-// The fields of a config.json, taken one by one: what nobody took is unknown, and named in the end.
+// The fields of a config.json, taken one by one; those that no reader took are named at the end.
 //
-// Readers of the families (config_families.cc, config_experts.cc) ask for what they know. The first
-// problem is kept, and the rest is read on with harmless values, so that a reader is one straight
-// story. Messages carry the file, the key and the value.
+// Readers of the families (config_families.cc, config_experts.cc) ask for the fields that they
+// know. The first problem is kept, and reading continues with harmless values, so that readers need
+// no error handling. Messages carry the file, the key and the value.
 #pragma once
 
 #include <initializer_list>
@@ -42,7 +42,7 @@ class Config {
 
   // Takes over the problem and the notes of a table within this one.
   void absorb(Config inner);
-  // The notes, and one for all fields that nobody took.
+  // The notes, and one for all fields that no reader took.
   std::vector<std::string> finish();
 
  private:

@@ -101,7 +101,7 @@ LayerCounts count_layers(const Model& m, const Slice& slice) {
   LayerCounts layers;
   layers.multi_token = slice.head ? m.multi_token_layers.value_or(0) : 0;
   const int64_t end = slice.first_layer + slice.layers;
-  // Each so many-th of all layers, counted from the first.
+  // How many layers of the slice are an `every`-th layer of the model, counted from its first.
   const auto each = [&](int64_t every) { return end / every - slice.first_layer / every; };
   if (m.experts && m.experts->every > 1) {
     layers.experts = each(m.experts->every);

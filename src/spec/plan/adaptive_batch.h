@@ -1,5 +1,5 @@
-// [parallelism] adaptive_batch: the run changes how many microbatches each pipeline computes. What of a Plan goes
-// together with that, and the Plan as it is with other numbers.
+// [parallelism] adaptive_batch: the run changes how many microbatches each pipeline computes. Which Plans allow
+// that, and the same Plan with other numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ Status check_adaptive_batch(const Plan& plan);
 std::vector<std::string> notes_on_adaptive_batch(const Plan& plan);
 
 // The Plan with these numbers of microbatches, one for each pipeline. Fails where the Plan does not let a run
-// change them, they are not the batch, or a pipeline has fewer than stages. Cost: a copy.
+// change them, their sum is not the batch, or a pipeline has fewer microbatches than stages. Cost: a copy.
 Result<Plan> with_microbatches(const Plan& plan, const std::vector<int64_t>& each);
 
 // "8,8,8,4"

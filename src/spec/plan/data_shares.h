@@ -1,6 +1,6 @@
 // Which pipeline trains on which files: [[data.share]].
 //
-// Data may have to stay where it is, by law or because the WAN is too thin. A share's files belong
+// Data may have to stay where it is, by law or because the WAN is too slow. A share's files belong
 // to pipelines as a whole, because two ranks of a pipeline read them: that of the first stage the
 // inputs, that of the last one the targets. So both must lie in a datacenter that has the files; no
 // token id travels from rank to rank. Other ranks open nothing.
@@ -18,7 +18,7 @@
 
 namespace tombolo::plan {
 
-// Files, and who goes through them together.
+// Files, and the pipelines that share their samples.
 struct DataReaders {
   std::vector<std::string> tokens;
   std::vector<int32_t> pipelines;  // ascending
@@ -26,10 +26,10 @@ struct DataReaders {
   std::string key;                 // "data.tokens", "data.share[1].tokens"
 };
 
-// Of every share, in their order; of data.tokens one, which all pipelines read. Share k takes the
-// order of seed + k, so that shares with the same files differ. The Plan has such data. Unusable,
-// by share, rank and datacenter, where a pipeline has no share, or lies elsewhere than the share
-// that names it, and where nobody reads a share. Cost: O(shares x pipelines).
+// One for each share, in their order; for data.tokens one, which all pipelines read. Share k is
+// ordered by seed + k, so that shares with the same files differ. The Plan must have token files.
+// Unusable, by share, rank and datacenter, where a pipeline has no share, where it lies elsewhere
+// than the share that names it, and where no pipeline reads a share. Cost: O(shares x pipelines).
 Result<std::vector<DataReaders>> data_readers(const Plan& plan);
 
 // Unusable where a share names a datacenter that the cluster lacks. `file` is for messages.

@@ -29,7 +29,7 @@ struct Decisions {
   std::optional<Checkpoint> checkpoint;
   std::optional<Prefill> prefill;  // what is served from the bubbles; left out: nothing
 
-  // Of each pipeline; where they differ, of the one that has most.
+  // Of each pipeline; where they differ, of the one with the most.
   int64_t microbatches() const {
     CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "microbatches of {} in {} pipelines",
           training.micro_batch, parallelism.data);
@@ -46,8 +46,9 @@ struct Decisions {
   bool operator==(const Decisions&) const = default;
 };
 
-// Bytes of a gradient in its sum, by the precision and by what the stack documents. Everything that
-// counts bytes asks here; constants that are fitted to measurements change times alone.
+// Bytes of one number of a gradient when it is summed, by the precision and by what the stack
+// documents. Everything that counts bytes asks here; constants that are fitted to measurements
+// change times alone.
 double gradient_bytes(const Decisions& decisions);
 
 // What each end of a pipeline sends the other of a tied embedding's gradients, all shards together:

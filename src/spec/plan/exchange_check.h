@@ -1,4 +1,4 @@
-// What of a Plan goes together with its [exchange].
+// Whether the rest of a Plan is compatible with its [exchange].
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ inline constexpr const char* kExchangeHasNoEffect =
 // Sentences: that nothing of [exchange] has an effect, where no stage has replicas in several datacenters; else
 // that its order has little or none, where no pass waits for one group alone.
 std::vector<std::string> notes_on_exchange(const Plan& plan);
-// Of a density that a run changes: which one predictions count.
+// For a density that a run changes: which one predictions use.
 std::vector<std::string> notes_on_density(const Plan& plan);
 
 }  // namespace tombolo::plan

@@ -8,7 +8,7 @@
 //                            follows.
 //   "1 F 0: 0.0 1.0 0.1"     boundary, direction and cell: pipeline.microbatch, ...
 //   "1 F 0/1: 1.0 2.0"       where a part of cell 0 shares the boundary, pipeline 1 its first
-//   "0F4;3B1 3F4;0B1"        of a rank, which neighbours of its order are co-executed
+//   "0F4;3B1 3F4;0B1"        which neighbours in a rank's order are co-executed
 #pragma once
 
 #include <compare>
@@ -45,7 +45,7 @@ struct LinkOrder {
   bool operator==(const LinkOrder&) const = default;
 };
 
-// A forward and the backward right behind it in the order of a rank, which run beside each other.
+// A forward and the backward right after it in the order of a rank, which run concurrently.
 struct Pair {
   action::Action forward;
   action::Action backward;

@@ -34,8 +34,8 @@ struct Span {
   Flops begin, end;
 };
 
-// One span for each unit. What the units before leave of the stage is the last one's: a tied head
-// has no matrix of its own beside the embedding, and by itself it would count a copy.
+// One span for each unit. The last unit gets what the units before it leave of the stage: a tied
+// head next to its embedding has no matrix of its own, but counted alone it would count a copy.
 std::vector<Span> spans_of(const model::Model& model, const model::Slice& stage) {
   std::vector<Span> spans;
   int64_t parameters = 0;
@@ -50,7 +50,7 @@ std::vector<Span> spans_of(const model::Model& model, const model::Slice& stage)
   return spans;
 }
 
-// The bytes of so many of all parameters, in whole elements: exactly theirs where the stage is not
+// The bytes of `part` of `all` parameters, in whole elements: exactly theirs where the stage is not
 // divided among shards.
 double share_of(Bytes gradients, int64_t part, int64_t all, double element_bytes) {
   if (part == all) return gradients.value;

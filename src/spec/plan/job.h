@@ -29,7 +29,7 @@ struct StageTimes {
   std::optional<Seconds> transfer;       // one microbatch over a WAN link; inside a datacenter 0
   std::optional<Seconds> latency;        // after its last byte has left; left out: the link's
   std::optional<int64_t> in_flight;  // microbatches a device has memory for; left out: any number
-  std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none
+  std::optional<Seconds> reduce;     // gradient all-reduce among the replicas; left out: none
   // A forward co-executed with the backward of the rank's other stage, by the forward's stage: both
   // together; and when the forward's result is there, left out: at the end. Empty: they are not.
   std::vector<Seconds> pair;
@@ -38,10 +38,10 @@ struct StageTimes {
 
 struct Job : Decisions {
   std::string file;
-  std::optional<model::Model> model;  // may be left out beside [stage_times]
+  std::optional<model::Model> model;  // may be left out with [stage_times]
   std::optional<StageTimes> stage_times;
   std::optional<Selection> selection;  // for tombolo select alone
-  std::vector<std::string> notes;      // what it says and no law counts
+  std::vector<std::string> notes;      // what it says that no law counts
   std::string constants;               // of a Plan read as a job: Plan::constants
 };
 
@@ -64,17 +64,17 @@ std::vector<model::Slice> split_layers(const model::Model& model,
 // Whether the model and the batch divide as [parallelism] says (layout/divisions.h).
 Status check_divisions(const Job& job);
 
-// Unusable where the job puts replicas of a stage into several datacenters, or gives pipelines unlike
-// numbers of microbatches: for searches, which keep the replicas of each stage together and all
-// pipelines alike.
+// Unusable where the job puts replicas of a stage into several datacenters, or gives pipelines
+// different numbers of microbatches: for searches, which keep the replicas of each stage together and
+// all pipelines alike.
 Status check_pipelines_are_free(const Job& job);
 
 // Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
 // the file (as far as their devices go; all replicas of a stage in one datacenter), unless
-// [parallelism] says where they lie. In one
-// datacenter devices follow [parallelism].order. Its stages have no memory yet, and no times but
-// those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
-// devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
+// [parallelism] says where they lie. In one datacenter devices follow [parallelism].order. Its
+// stages have no memory yet, and no times but those of [stage_times]: cost::make_plan prices them.
+// Infeasible where the cluster has too few devices. Whether a stage fits into memory depends on the
+// schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
 
 // A sentence for each kind of device that does not multiply in training.precision, and is counted as

@@ -1,7 +1,7 @@
 // A job as the Value that all readers of jobs begin with, from a job file or from a Plan.
 //
-// Whoever takes a job takes what `tombolo plan --out` wrote, job.toml and plan.json alike, because
-// this is the one place that tells them apart. As a job a Plan says
+// Every command that takes a job takes what `tombolo plan --out` wrote, job.toml and plan.json
+// alike, because this is the one place that tells them apart. Read as a job, a Plan says
 //
 //   [model] [cluster] [training] [optimizer] [parallelism] [exchange] [data]
 //   [run] [checkpoint] [prefill]

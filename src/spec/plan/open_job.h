@@ -32,8 +32,8 @@ Result<OpenJob> parse_open_job(std::string_view text, const std::string& file);
 Result<OpenJob> open_job_from_value(Value value, const std::string& file);  // of a parsed file
 Result<OpenJob> read_open_job(const std::string& path);
 
-// For those who decide anew: of a Plan the model, the cluster and the training, and nothing of what
-// was decided (setting_of, job_value.h). A job file is read as read_open_job reads it.
+// For commands that decide again: of a Plan the model, the cluster and the training, and nothing of
+// what was decided (setting_of, job_value.h). A job file is read as read_open_job reads it.
 Result<OpenJob> read_setting(const std::string& path);
 
 }  // namespace tombolo::plan

@@ -1,4 +1,4 @@
-// What `tombolo profile --overlap` measures here: operators of a layer alone and beside each other, repeat by
+// What `tombolo profile --overlap` measures here: operators of a layer alone and concurrently, repeat by
 // repeat, before medians are made of them (predict/strand/profile_of_samples.h).
 //
 // In each repeat every operator is measured alone, twice, and each pair from a common start. All lists have one

@@ -1,12 +1,12 @@
 // How long a forward pass and a backward pass of one rank take when they are co-executed: the
-// forward of one microbatch beside the backward of another, so that communication of one hides
-// behind computation of the other.
+// forward of one microbatch concurrent with the backward of another, so that communication of one
+// hides behind computation of the other.
 //
 // A pair begins when the inputs of both are there. Each side hands over its result when it ends;
-// the rank goes on when both have. What each takes alone is StageCost's. A stage that recomputes
+// the rank continues when both have. What each takes alone is StageCost's. A stage that recomputes
 // does so alone, before the pair.
 //
-// Who says so: [stage_times].pair of the job, or a plan of strands (predict/strand).
+// Source: [stage_times].pair of the job, or a plan of strands (predict/strand).
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,7 @@ struct StageCostIn {
 struct Stage {
   model::Slice slice;
   StageCost cost;                      // where the first pipeline has it
-  std::vector<StageCostIn> elsewhere;  // where replicas of it work on unlike devices
+  std::vector<StageCostIn> elsewhere;  // where its replicas work on different devices
   Bytes state;        // weights, gradients and optimizer; what ZeRO 3 gathers of a pipeline's stage
   Bytes activations;  // kept per microbatch in flight
   Bytes workspace;    // needed for a while; of the stages of a rank, one at a time
@@ -67,13 +67,13 @@ struct Plan : Decisions {
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
 
-  // Those of the pipelines before it: the batch is divided in their order.
+  // Microbatches of the pipelines before it: the batch is divided in their order.
   int64_t microbatches_before(int32_t replica) const {
     int64_t sum = 0;
     for (int32_t r = 0; r < replica; ++r) sum += microbatches_of(r);
     return sum;
   }
-  // What a transfer of wan_transfer over this link takes until it is there, once it has left.
+  // Latency over this link of a transfer of wan_transfer, from when its last byte has left.
   Seconds latency_over(const cluster::WanLink& link) const {
     return wan_latency.value_or(link.one_way_latency);
   }
@@ -98,26 +98,28 @@ struct Plan : Decisions {
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
   // Whether the run may change how many microbatches each pipeline computes (adaptive_batch.h).
   bool batch_changes() const { return parallelism.adaptive_batch && replicas() > 1; }
-  // How many of them share out what ZeRO shards: all; where they lie apart, those of each datacenter by
-  // themselves. 0 where datacenters have unlike numbers of them.
+  // How many replicas of a stage share out what ZeRO shards: all; where they are in different
+  // datacenters, those of each datacenter separately. 0 where datacenters have different numbers of
+  // them.
   int64_t replicas_that_shard(int32_t stage) const;
-  // Whether this stage has them in several datacenters, or any stage.
+  // Whether this stage has replicas in several datacenters, or any stage.
   bool replicas_lie_apart(int32_t stage) const;
   bool replicas_lie_apart() const;
-  // Then their sums are messages, group by group (schedule/gradient_exchange.h), unless
-  // [stage_times] says how long one takes, or there is no model to say what is summed.
+  // If so, they sum their gradients by messages, group by group (schedule/gradient_exchange.h),
+  // unless [stage_times] says how long a sum takes, or there is no model to say what is summed.
   bool exchanges_gradients(int32_t stage) const;
   bool exchanges_gradients() const;
   // The rank that holds the other copy of a tied embedding, with which this one sums gradients once an
-  // iteration: of the first stage for who holds the last, and the other way round. Nothing where both
-  // are of one rank, nothing is tied, or no link joins their datacenters (training refuses that).
+  // iteration: the one with the last stage for the one with the first, and vice versa. Nothing for other
+  // ranks, and where both stages are on one rank, nothing is tied, or no link joins their datacenters
+  // (training refuses that).
   std::optional<int32_t> other_end(int32_t rank) const;
   bool exchange_overlaps() const {
     return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
   }
-  // Whether groups of gradients are updated one by one, as they are summed. Not where a norm to clip by
-  // is known only when all gradients are, nor where two stages have copies of a tied embedding, which
-  // sum theirs when both are there.
+  // Whether groups of gradients are updated one by one, as they are summed. Not with a norm to clip by,
+  // which is known only when all gradients are, nor where two stages have copies of a tied embedding,
+  // which sum theirs when both are there.
   bool updates_by_group() const {
     const bool ties = model.tied_embeddings && stages.size() > 1;
     return exchange_overlaps() && !optimizer.clip_norm && !ties;
@@ -143,15 +145,16 @@ struct Plan : Decisions {
 // neighbours of a pipeline, and replicas of a stage. Cost: O(shards log shards + stages x replicas x datacenters).
 Status validate(const Plan& plan);
 
-// Whether a stage on so many devices takes as long in both: of a scale-up domain counts what it fills.
+// Whether a stage on `shards` devices takes as long in both: of a scale-up domain only the part that
+// the stage fills counts.
 bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64_t shards);
 
 // Of each stage the datacenters, by their number in the cluster, whose replicas take another time than
 // the first one's, in the order of the cluster.
 std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage);
 
-// Of each pipeline its kind: those that lie in the same datacenters, position by position, and have as
-// many microbatches are alike. Kinds count from 0 in the order in which they first appear.
+// The kind of each pipeline: pipelines are alike that lie in the same datacenters, position by
+// position, and have as many microbatches. Kinds count from 0 in the order in which they first appear.
 std::vector<size_t> kinds_of_pipelines(const Plan& plan);
 
 // How bytes get from one rank to another.
@@ -192,8 +195,8 @@ Channel expected_channel(const Plan& plan, int32_t from, int32_t to);
 
 // The pipelines that share in time what this rank sends to that one of its pipeline, itself among
 // them, ascending: those of its DP-cell that cross there from the same datacenter to the same other.
-// Empty where it crosses no WAN or is alone between its datacenters: it sends by itself. A cell of
-// one pipeline shares with itself where all pipelines cross. Cost: O(pipelines of a cell).
+// Empty where it crosses no WAN, or is alone between its datacenters and so shares nothing. A cell
+// of one pipeline shares with itself where all pipelines cross. Cost: O(pipelines of a cell).
 std::vector<int32_t> sharers(const Plan& plan, int32_t from, int32_t to);
 
 // A transfer of pipelines that share the WAN in time (sharers): it is cut in equal parts, one for

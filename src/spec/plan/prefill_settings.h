@@ -1,4 +1,4 @@
-// [prefill]: the model whose prompts are processed in the bubbles of this training, and within what.
+// [prefill]: the model whose prompts are processed in the bubbles of this training, and its limits.
 //
 //   [prefill]
 //   model = "llama3-8b"        # a preset, or a table as [model] is
@@ -22,7 +22,8 @@ struct Prefill {
   Bytes memory;        // of each GPU; added to what training takes (schedule::check_memory)
   // Stages of a prefill pipeline; left out: as few as `memory` allows.
   std::optional<int64_t> depth;
-  // A prompt is refused unless its first token and its KV cache are there so long after its arrival.
+  // A prompt is refused unless its first token and its KV cache are there within this time of its
+  // arrival.
   Seconds ttft_max{2};
   // Kept free before each computation of training, until enough of them were seen to learn it.
   Seconds guard{1e-3};

@@ -72,7 +72,7 @@ Route Resources::sum_of_gradients(int32_t rank) {
 }
 
 // Those that sum with the first shard, by node: the same part of every layer, of all contexts and
-// replicas. None where replicas lie apart.
+// replicas. None where replicas are in different datacenters.
 const std::map<int64_t, double>& Resources::who_sums(int32_t stage) {
   const auto [entry, fresh] = summing_.try_emplace(stage);
   std::map<int64_t, double>& on_node = entry->second;

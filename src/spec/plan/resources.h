@@ -6,9 +6,10 @@
 //   node pair           what the provider lets two nodes of two datacenters have, in one direction
 //   path                what all pairs of nodes of two datacenters have, in one direction
 //
-// Whoever sends anything asks here for its route, and lets the simulator share the resources on it
-// (docs/laws/fair_share.md): then no prediction moves more than a resource carries, whatever meets
-// on it. The validator of Traces (predict/sim/trace_check.h) adds up the same routes.
+// Every sender gets its route here, and lets the simulator share the resources on it
+// (docs/laws/fair_share.md): then no prediction moves more than a resource carries, however many
+// transfers meet on it. The validator of Traces (predict/sim/trace_check.h) adds up the same
+// routes.
 //
 // The shards of a rank send and receive equal parts side by side, so that the ports of all of them
 // are one resource, as wide as all together. Cost of a route: O(shards of both ranks, or of a
@@ -65,11 +66,12 @@ class Resources {
   // each that shares. The sender's card scatters all of it, the receiver's gathers.
   Route shared_message(int32_t from, int32_t to);
 
-  // A rank's part in the sum of its stage's gradients, for each byte of gradients that one of its
-  // devices has: a reduce-scatter inside the node and between nodes, and a gather back; with ZeRO
-  // the first of them, as gathers of parameters hide behind the next forward pass. Over nodes a
-  // device passes on what its node has summed. Empty where there is one replica, and where
-  // [stage_times] says how long a sum takes, or replicas lie apart and sum by messages.
+  // A rank's part in the gradient all-reduce of its stage, for each byte of gradients that one of
+  // its devices has: a reduce-scatter inside the node and between nodes, and a gather back; with
+  // ZeRO the reduce-scatter alone, as gathers of parameters hide behind the next forward pass. Over
+  // nodes a device passes on what its node has summed. Empty where there is one replica, where
+  // [stage_times] says how long a sum takes, and where replicas are in different datacenters and
+  // sum by messages.
   Route sum_of_gradients(int32_t rank);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two stages in two datacenters of so many nodes with so many devices.
+// Two stages in two datacenters of `nodes` nodes with `devices` devices.
 Plan two_stages(int nodes, int devices, const std::string& parallelism,
                 const std::string& wan = "") {
   const std::string text = fmt::format(R"(
@@ -191,7 +191,7 @@ TEST(Places, FollowTheOrderOfParallelism) {
   const Plan inside_out =
       on_one_cluster("tensor = 2\ncontext = 2\ndata = 4\npipeline = 2\norder = \"tp-cp-pp-dp\"");
   EXPECT_EQ(places(inside_out, 4)[0],
-            (layout::Place{0, 4}));  // stage 1 of replica 0 beside its stage 0
+            (layout::Place{0, 4}));  // stage 1 of replica 0 next to its stage 0
   EXPECT_TRUE(validate(inside_out));
 }
 

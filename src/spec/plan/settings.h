@@ -73,10 +73,10 @@ struct Training {
   bool operator==(const Training&) const = default;
 };
 
-// How the learning rate goes on after its linear warm-up (perform/update/learning_rate.h).
+// How the learning rate continues after its linear warm-up (perform/update/learning_rate.h).
 enum class RateRule {
   kCosine,    // half a cosine down to learning_rate_min, which the last step uses
-  kConstant,  // stays; learning_rate_min plays no part
+  kConstant,  // stays; learning_rate_min is ignored
   kLinear,    // a straight line down to learning_rate_min, which the last step uses
   kWsd,  // warm-up, stable, decay: stays, and goes down a straight line in the last decay_steps
 };
@@ -109,8 +109,8 @@ struct Optimizer {
   std::optional<OptimizerName> name;    // left out: AdamW
   std::optional<double> momentum;       // left out: 0.9 for SGD, 0.95 for Muon
   std::optional<bool> nesterov;         // left out: no for SGD, yes for Muon
-  // The norm of all gradients together is at most so much, and an update with one that is no finite
-  // number is left out. Left out: nobody looks at it.
+  // The norm of all gradients together is at most this, and an update with a gradient that is not
+  // finite is left out. Left out: neither is checked.
   std::optional<double> clip_norm;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -132,7 +132,7 @@ struct Run {
   // Emulated runs only: payloads, rates and TCP windows are divided by it, times stay as they are,
   // so that many "accelerators" run on few cores.
   double byte_scale = 1;
-  // Folder with weights of others to begin with (perform/weights), on every host; left out: drawn.
+  // Folder with pretrained weights to begin with (perform/weights), on every host; left out: drawn.
   std::optional<std::string> init;
   // Of each rank that computes on a cpu; 0: as many as are worth it, measured (perform/train); left
   // out: one.
@@ -143,7 +143,7 @@ struct Run {
 struct Checkpoint {
   std::string directory;
   int64_t every = 0;  // steps; 0: never
-  int64_t keep = 2;   // the newest so many; older ones are removed
+  int64_t keep = 2;   // this many of the newest; older ones are removed
   bool operator==(const Checkpoint&) const = default;
 };
 

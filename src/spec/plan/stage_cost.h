@@ -1,6 +1,6 @@
 // What one pipeline stage takes for one microbatch: the times that a Plan carries for each stage.
 //
-// Who says so: [stage_times] of the job, a hardware file, or a law (predict/cost).
+// Source: [stage_times] of the job, a hardware file, or a law (predict/cost).
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tombolo::plan {
 
-// Of one pass, what its collectives keep the device waiting: without what computation hides.
+// How long the collectives of one pass keep the device waiting: without what computation hides.
 struct PassCommunication {
   Seconds tensor;
   Seconds context;
@@ -32,11 +32,11 @@ struct StageCost {
   Seconds backward;   // one microbatch, without recomputation
   Seconds recompute;  // zero where activations are kept
   Seconds update;     // optimizer step, once per iteration
-  // Sum of gradients among the replicas and gather of parameters, once per iteration: from the end
-  // of the last backward pass on; zero without.
+  // Gradient all-reduce among the replicas and gather of parameters, once per iteration: from the
+  // end of the last backward pass on; zero without.
   Seconds reduce;
-  Seconds reduce_hidden;  // what of it runs before, beside the last backward pass
-  // Of `backward`, what the weights' gradients take, which zero-bubble schedules let wait; left
+  Seconds reduce_hidden;  // what of it runs before, during the last backward pass
+  // Of `backward`, what the weights' gradients take, which zero-bubble schedules postpone; left
   // out: not known, half.
   std::optional<Seconds> backward_weight = {};
   // Parts of forward, backward and recompute.

@@ -4,8 +4,8 @@
 //   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of microbatch mod 10),
 //                                         backward in halves: k-t inputs, K-T weights
 //
-// Of several pipelines each is drawn by itself under its number, stage below stage, so that its
-// stairs are seen; the rows then name the stage, too. '+' is the sum of gradients.
+// Of several pipelines each is drawn separately under its number, stage below stage, so that its
+// stairs are seen; the rows then name the stage, too. '+' is the gradient all-reduce.
 //
 // Links that a DP-cell shares in time get two rows below the ranks: of what they carry, the
 // microbatch as in forwards and backwards, and of which pipeline (mod 10). What a transfer shows

@@ -151,7 +151,7 @@ Bubble bubble_of(const trace::Trace& trace) {
   std::map<int32_t, Rank> ranks;
   for (const trace::Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kCompute) continue;
-    // In order of start; of a pair, what lies beside the other counts once.
+    // In order of start; of a pair, the time in which both run counts once.
     Rank& rank =
         ranks.emplace(interval.rank, Rank{interval.start, interval.start, {}}).first->second;
     rank.work += std::max(SimDuration{}, interval.end - std::max(interval.start, rank.end));

@@ -194,8 +194,9 @@ TEST(WShape, MemoryAndTraffic) {
 // --- DualPipeV
 // -------------------------------------------------------------------------------------
 
-// Published: (p-1)(F&B + B - 3 W), where a pair is one block of F&B = F + B. One after the other a
-// pair lets others go on before its end: (p-1)(f + i - w) where f >= i >= w.
+// Published: (p-1)(F&B + B - 3 W), where a pair is one block of F&B = F + B. With its passes one
+// after the other, a pair lets other ranks continue before its end: (p-1)(f + i - w) where f >= i
+// >= w.
 TEST(DualPipeV, Bubble) {
   for (int p = 1; p <= 5; ++p) {
     for (int m = 2 * p; m <= 3 * p; ++m) {

@@ -1,5 +1,6 @@
-// What a rank keeps in memory from iteration to iteration because of its Plan's [exchange], beside the
-// weights, gradients and moments of Stage::state. One float32 for each parameter of a shard:
+// What a rank keeps in memory from iteration to iteration because of its Plan's [exchange], in
+// addition to the weights, gradients and moments of Stage::state. One float32 for each parameter of a
+// shard:
 //
 //   residuals   of the groups in which it leads (sparse_exchange.h), where updates are sparse
 //   anchor      with local steps
@@ -9,7 +10,7 @@
 // and with mode = "sparse" four bytes for each block of 16, the step of its last gradient
 // (perform/update/sparse.h). What lives only while an update is made is not counted.
 // Parameters are the model's, whatever width their gradients travel in; those of experts count as if
-// no others shared them. `byte_scale` plays no part. Cost: as gradient_groups().
+// no others shared them. `byte_scale` is ignored. Cost: as gradient_groups().
 #pragma once
 
 #include "base/units.h"

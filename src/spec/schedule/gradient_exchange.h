@@ -8,7 +8,7 @@
 //               one chunk.
 //   2. across   Those who hold the same elements in different datacenters exchange them. Chunks of
 //               datacenters with unequal numbers of replicas overlap: the elements are cut at the
-//               borders of all, and each piece is exchanged by itself. So every replica sends over
+//               borders of all, and each piece is exchanged separately. So every replica sends over
 //               the WAN, each its part, whatever the numbers.
 //                 two        each sends the other its piece, and both add
 //                 more       each owns a part of the piece, gets that part from the others and
@@ -23,8 +23,8 @@
 // one replica in each datacenter only the second level is left.
 //
 // Rounds: what a replica sends in a round is what it holds when the round begins for it, that is
-// when all is there that earlier rounds send it; what comes in a round is added or put in its
-// place in the order of the list. Nobody waits for others than those.
+// when it has received all that earlier rounds send it. What comes in a round is added, or put in
+// its place, in the order of the list. A replica waits for no other messages than those.
 //
 // Bytes, where the elements divide: a replica of n in its datacenter sends 2 (n - 1)/n of them to
 // the others there; a datacenter of two sends all of them once over the WAN, one of D > 2
@@ -90,8 +90,8 @@ std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage);
 // Replicas by datacenter, in the order in which datacenters first appear.
 std::vector<std::vector<int32_t>> by_datacenter(std::span<const int32_t> datacenters);
 
-// Bytes of a message of one shard: what so many elements take as gradients or as parameters, or what a
-// sparse update of so many is expected to take.
+// Bytes of a message of one shard: what its elements take as gradients or as parameters, or what a
+// sparse update of as many is expected to take.
 double bytes_of(const plan::Plan& plan, const ExchangeMessage& message);
 
 }  // namespace tombolo::schedule

@@ -24,7 +24,7 @@ std::string sum_of(const std::string& a, const std::string& b) {
   return a < b ? fmt::format("({}+{})", a, b) : fmt::format("({}+{})", b, a);
 }
 
-// By the words of the header: everybody sends first, then adds what comes in the order of the list.
+// As the header says: all replicas send first, then add what comes in the order of the list.
 std::vector<Sums> perform(const GradientExchange& exchange, size_t replicas, int64_t elements) {
   std::vector<Sums> held;
   for (size_t r = 0; r < replicas; ++r) {

@@ -1,5 +1,5 @@
-// When datacenters that train on their own (local steps, DiLoCo: Douillard et al. 2023) tell each other
-// how far they came, and with which messages. The simulator and the runtime both obey it.
+// When datacenters that train on their own (local steps, DiLoCo: Douillard et al. 2023) exchange how
+// their parameters have changed, and with which messages. The simulator and the runtime both obey it.
 //
 //   every step       Gradients are summed inside a datacenter alone (sum_inside), and its parameters
 //                    are updated with them: the inner step.
@@ -7,12 +7,12 @@
 //                    is a multiple of H: an outer step begins. Each datacenter sends what its
 //                    parameters have changed by since the last one, as one update, as in
 //                    sparse_exchange.h.
-//   `delay` later    after the inner step of iteration n + delay: the outer step ends. Whoever
-//                    does not have all updates by then waits for them, so that a run does not depend on
-//                    when they come.
+//   `delay` later    after the inner step of iteration n + delay: the outer step ends. A replica
+//                    that does not have all updates by then waits for them, so that the result of a
+//                    run does not depend on when they come.
 //
 // With P fragments the groups of a stage are cut, in their order, into P parts of about equal bytes,
-// and one of them begins every H/P steps (Streaming DiLoCo: Douillard et al. 2025): the line carries a
+// and one of them begins every H/P steps (Streaming DiLoCo: Douillard et al. 2025): the link carries a
 // P-th at a time, and several may be on their way. A part without a group begins nothing.
 #pragma once
 
@@ -30,7 +30,7 @@ struct OuterSteps {
   int64_t delay = 0;   // below `every`
 
   bool begins(int64_t iteration) const { return (iteration + offset) % every == 0; }
-  // The iteration in which the outer step began that ends in this one.
+  // The iteration in which the outer step that ends in this one began.
   std::optional<int64_t> ends(int64_t iteration) const {
     const int64_t begun = iteration - delay;
     return begun >= 1 && begins(begun) ? std::optional(begun) : std::nullopt;
@@ -44,10 +44,10 @@ struct OuterSteps {
 // Of a group of a stage, where the Plan's [exchange] has local steps.
 OuterSteps outer_steps(const plan::Plan& plan, int32_t stage, int32_t group);
 
-// Iterations that take unlike long in turns: H, without local steps 1.
+// The period, in iterations, of the repeating pattern of lengths: H, without local steps 1.
 int64_t cycle_of(const plan::Plan& plan);
 
-// Of so many groups with these bytes, the fragment of each: the one that its middle lies in.
+// The fragment of each group, by the groups' bytes: the one that the group's middle lies in.
 std::vector<int32_t> fragments_of(std::span<const double> bytes, int64_t fragments);
 
 // The update of each datacenter to all replicas, from the replica that leads for the group.
@@ -56,9 +56,9 @@ GradientExchange outer_exchange(std::span<const int32_t> datacenters, int64_t el
 GradientExchange outer_exchange(const plan::Plan& plan, int32_t stage, int64_t elements,
                                 int32_t group);
 
-// Datacenters with replicas, and the rate of an outer step where the job says none: of sparse updates
-// 1; else 0.4, 0.6, 0.6, 0.8 for 1, 2, 4, 8 datacenters, and for numbers between the one below
-// (Charles et al., DiLoCo scaling laws, 2025, section 4).
+// Datacenters with replicas, and the rate of an outer step where the job gives none: of sparse
+// updates 1; else 0.4, 0.6, 0.6, 0.8 for 1, 2, 4, 8 datacenters, and for numbers between the one
+// below (Charles et al., DiLoCo scaling laws, 2025, section 4).
 int32_t datacenters_with_replicas(const plan::Plan& plan);
 double outer_rate(const plan::Plan& plan);
 

@@ -13,9 +13,9 @@ using action::ActionKind;
 constexpr size_t kNothing = static_cast<size_t>(-1);
 constexpr SimTime kUnknown{-1};
 
-// Ranks go on one after the other, each until it needs a message whose arrival is not known yet;
-// who learns of an arrival goes on again. Messages and links have numbers, so that arrays hold
-// what is known of them.
+// Ranks advance one after the other, each until it needs a message whose arrival is not known yet;
+// once the arrival is known, the rank advances again. Messages and links have numbers, so that
+// arrays hold what is known of them.
 class Walk {
  public:
   Walk(const Schedule& schedule, const PipelineShape& shape, const Times& times,

@@ -230,7 +230,7 @@ Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activa
 Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   if (plan.cost_source == plan::CostSource::kStageTimes) return check_in_flight(plan, schedule);
   const std::vector<Bytes> needs = peak_memory(plan, schedule);
-  // The stage that is furthest from fitting: whoever helps it helps most.
+  // The stage that is furthest from fitting, where a remedy helps most.
   size_t worst = 0;
   const auto share = [&](size_t r) {
     return needs[r] / plan.device_of(static_cast<int32_t>(r)).memory;

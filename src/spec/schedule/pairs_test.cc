@@ -142,7 +142,7 @@ TEST(Pairs, AreMadeOfTheForwardBesideTheBackwardOfTheOtherChunk) {
   }
 }
 
-// When the links between the two positions carry what the first pair of rank 0 makes, 0F2 beside 3B0.
+// When the links between the two positions carry what the first pair of rank 0 makes, 0F2 with 3B0.
 std::pair<int64_t, int64_t> sends_after_pair(int64_t forward_end, int64_t backward_end) {
   const PipelineShape shape = folded("w", 2, 4);
   Times times = times_of(shape, {2, 1, 2, 5});

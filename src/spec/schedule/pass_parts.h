@@ -1,5 +1,6 @@
-// What of a pass is computation and what communication inside it, and where the sums of gradients begin
-// beside passes: said once, for the simulator's Trace and for the runtime's.
+// Which part of a pass is computation and which is communication inside it, and when gradient
+// all-reduces that overlap with passes begin: defined once, for the simulator's Trace and for the
+// runtime's.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,7 @@ struct PassShares {
   SimDuration computes;
   std::vector<std::pair<action::ActionKind, SimDuration>> communicates;
 };
-// Of a pass that lasts so long.
+// Of a pass of this duration.
 PassShares shares_of(const plan::PassCommunication& inside, SimDuration pass);
 
 // Cuts a pass, or a part of one that began `before` into it, into its computation and the communication
@@ -29,9 +30,10 @@ PassShares shares_of(const plan::PassCommunication& inside, SimDuration pass);
 void add_pass(const PassShares& shares, SimDuration before, const trace::Interval& pass,
               std::vector<trace::Interval>& intervals);
 
-// Of the sums of gradients of a rank whose replicas lie in one datacenter, `reduce_hidden` is behind the
-// last computations: the first sum begins so long after the computation at this place of the order
-// does. Nothing where no part is hidden: it begins when all computations are over.
+// When the gradient all-reduces begin on a rank whose replicas lie in one datacenter, so that
+// `reduce_hidden` is hidden behind the last computations: the first one begins `after` later than the
+// computation at `place` in the order. Nothing where no part is hidden: it begins when all computations
+// have ended.
 struct SumsBegin {
   size_t place = 0;
   SimDuration after;

@@ -28,8 +28,8 @@ std::vector<T> replicate(const std::vector<T>& positions, const PipelineShape& s
   return ranks;
 }
 
-// Appends one optimizer update per stage of each rank, after the sums of gradients where there are
-// replicas.
+// Appends one optimizer update per stage of each rank, after the gradient all-reduces where there
+// are replicas.
 void add_update(std::vector<RankActions>& ranks, const PipelineShape& shape);
 
 }  // namespace tombolo::schedule

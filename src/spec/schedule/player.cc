@@ -61,7 +61,7 @@ class Player {
   }
 
  private:
-  // Whether everything was done; if not, the rules left somebody waiting forever.
+  // Whether everything was done; if not, the rules left a rank or link waiting forever.
   bool run() {
     for (size_t c = 0; c < pipelines_; ++c) {
       const int64_t release = rules_.release.empty() ? 0 : rules_.release[c].ns;
@@ -262,7 +262,7 @@ class Player {
     return gradient >= 0 && gradient <= now && is_next_of_way(rank_at(s, c), s, true);
   }
 
-  // Whether memory keeps it from another forward, with so many microbatches left free.
+  // Whether memory keeps it from another forward, with `reserve` microbatches left free.
   bool full(size_t rank, size_t reserve) const {
     if (rules_.in_flight.empty()) return false;
     return ranks_[rank].in_flight + static_cast<int32_t>(reserve) >=
@@ -541,8 +541,8 @@ Result<Played> play(const std::string& name, const PipelineShape& shape, const T
 namespace {
 
 // Whether these two pipelines of the first cell share every crossing of the WAN, and then how long
-// their slowest shared transfer takes. One that crosses by itself as well, at its own speed, comes
-// there the later the longer it waited before.
+// their slowest shared transfer takes. If one also crosses alone, at its own speed, it comes there
+// the later the longer it waited before.
 std::optional<SimDuration> takes_turns(const PipelineShape& shape, const Times& times, int32_t one,
                                        int32_t other) {
   SimDuration shared, alone;

@@ -1,10 +1,10 @@
-// Plays the pipelines of a DP-cell in time, by rules: whoever is free picks the next thing to do,
-// and what was picked is the schedule.
+// Plays the pipelines of a DP-cell in time, by rules: each free rank and link picks the next thing
+// to do, and what was picked is the schedule.
 //
 // At every instant, after all that ends then: each link takes the transfer that its rule prefers
 // among those that are ready; each rank takes a computation, late stages before early ones (their
 // backwards tell the others what is coming) and low pipelines before high ones. Nothing is
-// preempted, and nobody waits for something better except where a rule says so.
+// preempted, and no rank or link waits for something better except where a rule says so.
 //
 // Microbatches of a pipeline are alike, so each stage takes them in their order; with several
 // stages on a rank (chunks), the rule also chooses between those. Where messages for several stages
@@ -64,7 +64,7 @@ struct Rules {
 };
 
 struct Played {
-  Schedule schedule;     // complete: communication, links, sums of gradients, updates
+  Schedule schedule;     // complete: communication, links, gradient all-reduces, updates
   SimDuration makespan;  // first start to last end of computations
 };
 
@@ -77,11 +77,11 @@ struct CellOrders {
   bool recompute_ahead = false;      // R need not wait for the gradient
 };
 
-// A cell as played, without what completes a schedule: for those who play many and keep one.
+// A cell as played, without what completes a schedule: for searches that play many and keep one.
 struct CellPlay {
   CellOrders orders;
   SimDuration makespan;
-  bool finished = false;  // otherwise the rules left somebody waiting forever
+  bool finished = false;  // false: the rules left a rank or link waiting forever
 };
 CellPlay play_cell(const PipelineShape& shape, const Times& times, const Rules& rules);
 
@@ -89,16 +89,16 @@ CellPlay play_cell(const PipelineShape& shape, const Times& times, const Rules& 
 CellPlay play_links(const PipelineShape& shape, const Times& times, const Rules& rules,
                     std::vector<RankActions> ranks);
 
-// The schedule of all cells: with communication, links, sums of gradients and updates.
+// The schedule of all cells: with communication, links, gradient all-reduces and updates.
 Schedule complete(const std::string& name, const PipelineShape& shape, const CellOrders& orders);
 
-// Infeasible if rules and limits leave somebody waiting forever (a limit of in_flight below what
-// chunks need). The result validates, and evaluate() gives at most this makespan (the same where no
-// pipeline is released late). Cost: O(C P M log) tasks, about 150 ns each.
+// Infeasible if rules and limits leave a rank or link waiting forever (a limit of in_flight below
+// what chunks need). The result validates, and evaluate() gives at most this makespan (the same
+// where no pipeline is released late). Cost: O(C P M log) tasks, about 150 ns each.
 Result<Played> play(const std::string& name, const PipelineShape& shape, const Times& times,
                     const Rules& rules);
 
-// How the pipelines of a DP-cell go about a shared WAN (layout::Discipline):
+// How the pipelines of a DP-cell share a WAN (layout::Discipline):
 //   strict    links serve the lower pipeline first; all begin at once
 //   released  links serve first come, first served; pipeline c of the cell begins c M w / C after
 //             the first, when that one's M transfers, of w / C each, have passed a shared link.

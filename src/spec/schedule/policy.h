@@ -1,4 +1,4 @@
-// Policies: who computes what in which order. Published laws under their names, with their source.
+// Policies: which rank computes what in which order. Published laws by name, with their source.
 //
 // A policy orders computations (F, R, B, or I and W) of one pipeline, an order per position; what
 // must be sent and received follows from them (passes.h). It sees the shape, and how long things
@@ -69,7 +69,7 @@ std::vector<RankActions> zb_h1(const PipelineShape& shape, const Times& times);
 // Source: Qi, Wan, Nie, Lin, "Pipeline Parallelism with Controllable Memory", NeurIPS 2024.
 std::vector<RankActions> zb_v(const PipelineShape& shape, const Times& times);
 
-// The model folded once, and the forward of microbatch i + P beside the backward of i on every
+// The model folded once, and the forward of microbatch i + P paired with the backward of i on every
 // rank: DHelix' W, whose pairs a plan of operators may overlap. With f and b of a rank's layers the
 // bubble is (P-1) max(f, b) for M >= P. docs/laws/w_shape.md.
 // Source: Wang et al., "Hiding Communication Cost in Distributed LLM Training via Microbatch
@@ -78,9 +78,9 @@ std::vector<RankActions> zb_v(const PipelineShape& shape, const Times& times);
 std::vector<RankActions> w_shape(const PipelineShape& shape, const Times& times);
 std::vector<std::vector<Pair>> w_shape_pairs(const PipelineShape& shape);
 
-// The model folded once; forwards of one chunk beside backwards of the other, weights' halves put
-// off at the end. The published bubble is (P-1)(F&B + B - 3 W) in times of a chunk, F&B that of a
-// pair; with pairs one after the other it is (P-1)(f + i - w) for f >= i >= w. At most 2P + 1
+// The model folded once; forwards of one chunk paired with backwards of the other, weights' halves
+// put off at the end. The published bubble is (P-1)(F&B + B - 3 W) in times of a chunk, F&B that of
+// a pair; with pairs one after the other it is (P-1)(f + i - w) for f >= i >= w. At most 2P + 1
 // chunks. docs/laws/dualpipe_v.md. Source: DeepSeek-AI, "DualPipe", github.com/deepseek-ai/DualPipe
 // (dualpipev.py), 2025.
 std::vector<RankActions> dualpipe_v(const PipelineShape& shape, const Times& times);
@@ -103,8 +103,8 @@ const Policy& policy_of(layout::ScheduleKind kind);
 void append_backward(const PipelineShape& shape, int32_t stage, int32_t microbatch,
                      RankActions& order);
 
-// Appends a forward and a backward that a policy has beside each other. Where the shape has pairs a
-// recomputation comes before both, and they are added to `pairs`; else behind the forward.
+// Appends a forward and a backward that a policy pairs. Where the shape has pairs a recomputation
+// comes before both, and they are added to `pairs`; else behind the forward.
 void append_pair(const PipelineShape& shape, const action::Action& forward, int32_t backward_stage,
                  int32_t microbatch, RankActions& order, std::vector<Pair>& pairs);
 

@@ -6,13 +6,13 @@
 // interprets; the runtime performs the value itself.
 //
 // How actions are meant: computations of a rank run one after the other, in this order. A send is
-// handed over and proceeds by itself; a receive waits until its message is there. The messages of a
-// directed pair of ranks travel in the order of their sends. Where pipelines of a DP-cell share the
-// WAN in time, one transfer of theirs at a time crosses a boundary in a direction, in the
-// order that the schedule states; the link waits for the next one rather than let another pass.
-// Of a pair, a forward and a backward that are neighbours in the order of a rank and run beside each
-// other, the receives come before both and the sends after both; it begins when both inputs are
-// there, and what is sent leaves as its side ends, the forward's first where both end together.
+// handed over and proceeds asynchronously; a receive waits until its message is there. The messages
+// of a directed pair of ranks travel in the order of their sends. Where pipelines of a DP-cell share
+// the WAN in time, one transfer of theirs at a time crosses a boundary in a direction, in the order
+// that the schedule states; the link waits for the next one rather than let another pass. A pair is
+// a forward and a backward that are neighbours in the order of a rank and run concurrently. Its
+// receives come before both and its sends after both; it begins when both inputs are there, and what
+// is sent leaves as its side ends, the forward's first where both end together.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct Schedule {
   std::string name;
   std::vector<RankActions> ranks;     // ranks[r]: what rank r does in one iteration
   std::vector<LinkOrder> links = {};  // as links_of(shape) has them, by LinkOrder::key
-  // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
-  // none.
+  // Per replica: how long after the iteration's start its first forward may begin at the earliest.
+  // Empty: at once.
   std::vector<SimDuration> release = {};
   // pairs[r]: which neighbours in the order of rank r are co-executed, in that order. Empty: none.
   std::vector<std::vector<Pair>> pairs = {};
@@ -61,29 +61,29 @@ struct PipelineShape {
   // Per boundary: whether pipelines share it in time; empty: none.
   std::vector<bool> shared;
   // Per boundary and pipeline: the first of the pipelines of its cell with which it shares the
-  // boundary; -1: it crosses by itself. An empty row: the whole cell shares it, or nobody does.
+  // boundary; -1: it crosses alone. An empty row: the whole cell shares it, or no pipeline does.
   // Empty: so it is everywhere, and cells are alike.
   std::vector<std::vector<int32_t>> groups = {};
 
-  // Per pipeline, where they have unlike numbers of microbatches; empty: all alike. Then no boundary
-  // is shared.
+  // Per pipeline, where they have different numbers of microbatches; empty: all alike. Then no
+  // boundary is shared.
   std::vector<int32_t> microbatches_each = {};
-  // Whether passes that a policy has beside each other are co-executed (w, dualpipev), or else run
-  // one after the other.
+  // Whether passes that a policy pairs (w, dualpipev) are co-executed, or else run one after the
+  // other.
   bool pairs = false;
 
   int32_t microbatches_of(int32_t replica) const {
     return microbatches_each.empty() ? microbatches
                                      : microbatches_each[static_cast<size_t>(replica)];
   }
-  // Whether any pipelines do.
+  // Whether any pipelines share it.
   bool shares(int32_t boundary) const {
     return !shared.empty() && shared[static_cast<size_t>(boundary)];
   }
   bool shares(int32_t boundary, int32_t replica) const {
     return first_sharer(boundary, replica) >= 0;
   }
-  // The first of those with which this pipeline shares it; -1: it crosses by itself.
+  // The first of those with which this pipeline shares it; -1: it crosses alone.
   int32_t first_sharer(int32_t boundary, int32_t replica) const {
     if (!shares(boundary)) return -1;
     if (groups.empty() || groups[static_cast<size_t>(boundary)].empty())
@@ -116,10 +116,10 @@ PipelineShape shape_of(const plan::Plan& plan);
 std::vector<LinkOrder> links_of(const PipelineShape& shape);
 // The pipelines that share it.
 std::vector<int32_t> sharers_of(const LinkOrder& link, const PipelineShape& shape);
-// The same link of a cell so many cells behind its own.
+// The same link of the cell that is `cells` cells behind its own.
 LinkOrder of_later_cell(LinkOrder link, int32_t cells, const PipelineShape& shape);
 
-// What a Plan says of sharing the WAN in time and cannot have, by the name of the key: sentences.
+// Sentences: which key of a Plan about sharing the WAN in time has no effect, and why.
 std::vector<std::string> notes_on_sharing(const plan::Plan& plan);
 
 // Of a job that is not laid out: one pipeline, nothing recomputed, nothing shared.
@@ -134,16 +134,17 @@ struct Memory {
   std::vector<int32_t> in_flight;  // per position, in microbatches of a stage; empty: any number
 };
 
-// What the devices of a Plan have room for beside weights, gradients and optimizer, or its
-// [stage_times].in_flight. Where a rank holds several stages, the largest counts for all. A
-// position without room for one has 0. On unlike devices what all of them have room for.
+// How many microbatches the devices of a Plan have room for in addition to weights, gradients and
+// optimizer, or its [stage_times].in_flight. Where a rank holds several stages, the largest counts
+// for all. A position without room for one has 0. On different devices what all of them have room
+// for.
 Memory memory_of(const plan::Plan& plan);
 Memory memory_of(const plan::Plan& plan, int32_t replica);  // of one pipeline
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
 // Replicas of a stage sum their gradients before the update. They follow the same order, except
-// where a policy orders the pipelines of a DP-cell together (atlas), where cells share the WAN
-// unlike one another (each kind of cell is ordered by itself), or the Plan gives the schedule.
+// where a policy orders the pipelines of a DP-cell together (atlas), where cells share the WAN in
+// different ways (each kind of cell is ordered separately), or the Plan gives the schedule.
 // Unusable for a shape that the policy does not take; for pairs of which the Plan does not say how long they take; and above kActionsMax actions, before any memory is spent on them.
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
@@ -168,11 +169,11 @@ plan::GivenSchedule to_given(const Schedule& schedule);
 Result<Schedule> from_given(const plan::GivenSchedule& given, const PipelineShape& shape);
 
 // What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
-// later W) of every microbatch, once; backward of a microbatch follows its F; one update per
-// stage at the end, and where there are replicas the sums of gradients right before; every
-// computation that needs a message is preceded by its receive, every send by its computation; sends
-// and receives of a pair agree in order, activations and gradients each; every transfer over a
-// shared boundary stands once in its link's order; pairs are neighbours; and all ranks together can
+// later W) of every microbatch, once; backward of a microbatch follows its F; one update per stage
+// at the end, and where there are replicas the gradient all-reduces right before; every computation
+// that needs a message is preceded by its receive, every send by its computation; sends and
+// receives of a pair agree in order, activations and gradients each; every transfer over a shared
+// boundary stands once in its link's order; pairs are neighbours; and all ranks together can
 // finish, links in their order (no deadlock).
 Status validate(const Schedule& schedule, const PipelineShape& shape);
 
@@ -191,8 +192,8 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 // by layer, so that it needs those of a layer on top and not those of a stage.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
-// Activations that a pair needs at once beside those kept before it: a layer of the forward's stage,
-// or what its stage has more than the backward's and a layer of that.
+// Activations that a pair needs at once in addition to those kept before it: a layer of the
+// forward's stage, or what its stage has more than the backward's and a layer of that.
 Bytes activations_of_pair(const plan::Plan& plan, const Pair& pair);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a

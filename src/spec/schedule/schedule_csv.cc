@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// How PyTorch writes a forward and a backward that run beside each other: "(0F4;3B1)OVERLAP_F_B".
+// How PyTorch writes a forward and a backward that are co-executed: "(0F4;3B1)OVERLAP_F_B".
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
 // The actions of a cell; two of a pair.

@@ -106,7 +106,7 @@ TEST(Schedule, PoliciesCiteTheirSource) {
 // --- memory
 // ---------------------------------------------------------------------------------------
 
-// A stage per node, each with so many bytes of state, of workspace and of activations.
+// A stage per node, each with this many bytes of state, of workspace and of activations.
 plan::Plan plan_of_bytes(int64_t stages, Bytes state, Bytes workspace, Bytes activations,
                          int64_t global_batch = 8) {
   const std::string text = fmt::format(R"(

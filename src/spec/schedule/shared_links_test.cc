@@ -116,7 +116,7 @@ TEST(SharedLinks, ByHandOfTwoPipelinesInThree) {
                             "1:0B0 14-16", "2:0B0 16-18"));
     EXPECT_EQ(makespan_of(schedule, shape, times), slots(18));
   }
-  // Released in turn: 0 waits for nobody, 2 until the one transfer of 1 has passed.
+  // Released in turn: 0 waits for none, 2 until the one transfer of 1 has passed.
   const Schedule released = *build(layout::ScheduleKind::kAtlas, shape, times);
   EXPECT_THAT(released.release, ElementsAre(slots(0), slots(0), slots(2)));
   EXPECT_EQ(makespan_of(released, shape, times), slots(18));
@@ -198,7 +198,7 @@ TEST(SharedLinks, GroupsOfWholeCells) {
 }
 
 // Pipelines that share a link as fast as all of theirs together, one after the other, released so
-// far apart that nobody waits for another: T = [P f + n w' + (M-1) max(f,w')] + [P b + n w' + (M-1)
+// far apart that none waits for another: T = [P f + n w' + (M-1) max(f,w')] + [P b + n w' + (M-1)
 // max(b,w')] + (C-1) M max(f,w'), w' = w / C. Backwards may last no longer than what lies between
 // the pipelines, or they meet on their way back.
 TEST(SharedLinks, GpipeEqualsItsClosedForm) {

@@ -39,11 +39,11 @@ struct SparseRole {
 };
 SparseRole sparse_role(const plan::Plan& plan, int32_t rank, int32_t stage, int32_t group);
 
-// Of an update of so many elements (perform/compress/update_code.h), where the chosen blocks lie as if
-// drawn: 24 bytes, and for each block its values and, by the geometric distribution of the gaps,
-// 1 + (1-p)^128 + (1-p)^16384 bytes of its number for a share p of the blocks. Of mode = "local" all
-// blocks, without numbers (perform/compress/dense_code.h). With select = "chunks" exactly what is sent
-// (perform/compress/chunks.h).
+// Bytes of an update of this many elements (perform/compress/update_code.h), where the chosen blocks
+// lie as if drawn: 24 bytes, and for each block its values and, by the geometric distribution of the
+// gaps, 1 + (1-p)^128 + (1-p)^16384 bytes of its number for a share p of the blocks. Of mode = "local"
+// all blocks, without numbers (perform/compress/dense_code.h). With select = "chunks" exactly what is
+// sent (perform/compress/chunks.h).
 double expected_update_bytes(const plan::Exchange& exchange, int64_t elements);
 
 }  // namespace tombolo::schedule

@@ -26,8 +26,8 @@ TEST(SparseExchange, OfTwoReplicasIsAnUpdateEachWay) {
                                      ExchangeMessage{1, 0, 0, 100, false, 1}));
 }
 
-// By the words of the header: who sends has what it sends, everybody ends with every update, made of
-// all gradients of its datacenter, and no two messages of a pair share a round.
+// By the words of the header: a replica that sends has what it sends, all replicas end with every
+// update, made of all gradients of its datacenter, and no two messages of a pair share a round.
 TEST(SparseExchange, EverybodyEndsWithEveryUpdate) {
   const std::vector<std::vector<int32_t>> layouts = {
       {0, 1}, {0, 0, 1}, {0, 1, 1, 0}, {2, 1, 0}, {0, 0, 1, 1, 2, 2}, {0, 1, 1, 2, 2, 2, 3}};

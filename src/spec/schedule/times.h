@@ -29,7 +29,7 @@ struct StageDurations {
   SimDuration of(action::ActionKind kind) const;  // 0 for what is no computation on a microbatch
 };
 
-// Of a forward of one stage beside a backward of another, from the start of the pair.
+// Of a forward of one stage co-executed with a backward of another, from the start of the pair.
 struct PairDurations {
   int32_t forward = 0, backward = 0;  // the stages
   SimDuration forward_end, backward_end;
@@ -45,12 +45,13 @@ struct Times {
   std::vector<SimDuration> transfer;
   std::vector<SimDuration> latency = {};  // [s]: from then until it is there; empty: none
   std::vector<PairDurations> pairs = {};  // by (forward, backward)
-  // [s][replica], where the pipelines cross a boundary unlike one another (PipelineShape::groups):
+  // [s][replica], where the pipelines cross a boundary in different ways (PipelineShape::groups):
   // the two above are then those of the slowest. Empty: all alike.
   std::vector<std::vector<SimDuration>> transfer_each = {};
   std::vector<std::vector<SimDuration>> latency_each = {};
 
-  // Where nothing is said of it: one after the other, the forward first. Cost: log of their number.
+  // A pair that is not in `pairs` runs one after the other, the forward first. Cost: log of their
+  // number.
   PairDurations pair(int32_t forward, int32_t backward) const;
   SimDuration transfer_over(int32_t boundary) const {
     return transfer.empty() ? SimDuration{0} : transfer[static_cast<size_t>(boundary)];
@@ -77,15 +78,15 @@ Times equal_times(int32_t stages, const StageDurations& each);
 // (attention scores, which have no weights, are left out). Collectives belong to the inputs' half.
 StageDurations durations_of(const plan::StageCost& cost);
 
-// As the Plan expects them; a transfer is the serialisation of one message alone. Where pipelines lie
-// unlike, each stage and each boundary counts as the slowest of them has it; where they share the
-// WAN unlike one another, each boundary as each of them has it.
+// As the Plan expects them; a transfer is the serialisation of one message alone. Where pipelines
+// differ, each stage and each boundary counts as the slowest of them has it; where they share the WAN
+// in different ways, each boundary as each of them has it.
 Times times_of(const plan::Plan& plan);
 // Of one pipeline.
 Times times_of(const plan::Plan& plan, int32_t replica);
 
 // One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that
-// take time. Sums of gradients and updates take none. CHECKs that the schedule is sound.
+// take time. Gradient all-reduces and updates take none. CHECKs that the schedule is sound.
 trace::Trace evaluate(const Schedule& schedule, const PipelineShape& shape, const Times& times);
 
 // The same, of a schedule that is known to be sound: only how long it takes, from the first start

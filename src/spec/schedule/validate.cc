@@ -52,7 +52,7 @@ class Positions {
 };
 
 // Only known actions of this rank's stages, each once; the updates at the end, and right before
-// them the sums of gradients where there are replicas.
+// them the gradient all-reduces where there are replicas.
 Status locate(const Schedule& schedule, const PipelineShape& shape, size_t rank, Positions& at) {
   const RankActions& order = schedule.ranks[rank];
   const int32_t position = static_cast<int32_t>(rank) / shape.replicas;
@@ -306,8 +306,8 @@ Status check_release(const Schedule& schedule, const PipelineShape& shape) {
   return {};
 }
 
-// Lets all ranks go on until none can, whatever it takes. Sums of gradients come after all
-// messages, so they cannot be in anybody's way.
+// Lets all ranks advance until none can, whatever the time. Gradient all-reduces come after all
+// messages, so they cannot block any.
 Status check_finishes(const Schedule& schedule, const PipelineShape& shape) {
   const detail::LongestPath path =
       detail::longest_path(schedule, shape, equal_times(shape.stages, {}));

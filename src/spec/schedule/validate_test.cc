@@ -79,7 +79,8 @@ TEST(Validate, MissingWork) {
   EXPECT_THAT(complaint(without("1U")), HasSubstr("the optimizer update is missing at the end"));
 }
 
-// Every rank of one stage, or none, could be wrong alike; the sum of gradients has one right place.
+// Every rank of one stage, or none, could be wrong in the same way; the gradient all-reduce has one
+// right place.
 TEST(Validate, SumsOfGradients) {
   const PipelineShape shape{.stages = 2, .microbatches = 2, .replicas = 2};
   const auto complaint_of = [&](const std::function<void(RankActions&)>& damage) {

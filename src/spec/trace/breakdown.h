@@ -1,14 +1,14 @@
 // Breakdown: where the time of an iteration goes, per rank, and what the links carried.
 //
-// An iteration lasts from its first start to its last end over all ranks (iteration_times). Each
-// rank spends that span computing, waiting while a link from or to it is busy or while it is in a
+// An iteration lasts from its first start to its last end over all ranks (iteration_times). Each rank
+// spends that span computing, waiting while a link from or to it is busy or while it is in a
 // collective (exposed communication), or idle; the three add up to the span exactly. Only intervals
-// of the iteration itself count, or, where iterations overlap, whatever falls into the span. A
-// link is busy from the first byte leaving to the last byte being there: latency counts. A
-// collective lasts from the rank's arrival, so waiting for the other ranks counts, too. Of a
-// graph's nodes, the host's compute, and transfers from memory communicate; exposed.h divides more
-// finely. Layers of prompts (PROMPT) belong to no iteration: they change none of the three, and it is
-// said beside them how much of the waiting and of the idle time they took.
+// of the iteration itself count, or, where iterations overlap, whatever falls into the span. A link
+// is busy from the first byte leaving to the last byte being there: latency counts. A collective
+// lasts from the rank's arrival, so waiting for the other ranks counts, too. Of a graph's nodes,
+// those on the host count as computing, and transfers from memory as communication; exposed.h divides
+// more finely. Layers of prompts (PROMPT) belong to no iteration: they change none of the three. How
+// much of the waiting and of the idle time they took is given separately.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct WanUse {
   std::string to;
   int64_t messages = 0;
   int64_t bytes = 0;
-  Bytes bytes_per_iteration;  // the mean, of whole turns where iterations take turns (cycle)
+  Bytes bytes_per_iteration;  // the mean, of whole cycles where iterations have them
   SimDuration busy;           // while at least one message is under way
   double busy_fraction = 0;   // of the span
   BytesPerSecond rate;        // bytes over the span

@@ -21,18 +21,19 @@ struct ComparisonOptions {
 };
 
 // Warm-up: how many first iterations pay for caches, memory and the links' slow start, and count in no
-// mean. Of what was performed one, where others are left; of a prediction none. Whoever takes a mean over
-// the iterations of a Trace asks here.
+// mean. One for a performed run that has others left; none for a prediction. Every mean over the
+// iterations of a Trace asks here.
 int64_t warmup_of(const Trace& trace);
-// Of so many iterations that were performed, each with a length of its own or, where they overlap, one that
-// the next one gives it.
+// The same for a performed run with this many iterations. With `overlap` an iteration has a length only if
+// another one follows, because it ends where the next one begins.
 int64_t warmup_of(size_t iterations, bool overlap);
-// The other ones: all behind the first `warmup` (left out: warmup_of).
+// The other iterations: all after the first `warmup` (left out: warmup_of).
 std::vector<IterationTime> warm_iterations(const Trace& trace, std::optional<int64_t> warmup = {});
 
 // All intervals of one kind of action, at one stage or at all: how many there were per side, and
 // their mean durations, over all replicas. A mean or an error is absent where a side has none (or
-// takes no time). A sum of gradients counts from each rank's arrival: its mean holds the waiting.
+// takes no time). A gradient all-reduce counts from each rank's arrival: its mean includes the
+// waiting.
 struct KindComparison {
   std::string kind;    // "F", "B", "R", "REDUCE_GRAD", "U", "SEND_F", "SEND_B"
   int32_t stage = -1;  // of the action (of the sender, on links); -1: all stages
@@ -72,7 +73,7 @@ std::vector<PlanDifference> plan_differences(const Header& predicted, const Head
 // The first few of them, a line: "run.steps 4 and 10, run.seed 1 and 2, and 3 more".
 std::string brief(const std::vector<PlanDifference>& differences);
 
-// Of the parts of the header's Plan that say what is done where: model, cluster, training,
+// Digest of those parts of the header's Plan that say what is done where: model, cluster, training,
 // parallelism and the ranks' places. The plan_digest where the header carries no Plan.
 std::string structure_digest(const Header& header);
 

@@ -1,7 +1,7 @@
 // What a run's Trace says of the machine that it ran on: whether its times can be believed.
 //
-// Who performs the run measures and judges (perform/stage/machine_load.h); whoever prints how far
-// a prediction was from it says the same line.
+// The run measures and judges (perform/stage/machine_load.h); every command that prints how far a
+// prediction was from it prints the same line.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace tombolo::trace {
 
-// Of the whole run: shares of all cores' time, and of an iteration; 1 or 0. The report shows all
-// records that begin with "machine_".
+// Of the whole run: two shares of all cores' time, a share of an iteration, and 1 or 0. The report
+// shows all records that begin with "machine_".
 inline constexpr const char* kCpuBusyRecord = "machine_busy_share";
 inline constexpr const char* kOwnBusyRecord = "machine_own_share";
 inline constexpr const char* kLatenessRecord = "machine_lateness_share";  // of emulated runs alone

@@ -19,9 +19,9 @@ std::string microseconds(int64_t ns) {
 std::string quoted(const std::string& text) { return to_json(Value(text), -1); }
 
 // A rank's tracks, as profilers of real devices lay them out: what it computes, what it takes part
-// in, what it sends. Collectives have a track of their own, as NCCL's have, as a sum may run beside a
-// backward pass. Bars of one track must not overlap, or Perfetto drops them: a lane gets as many
-// tracks as it needs (messages on a long link, receives, chunks in a dimension).
+// in, what it sends. Collectives have a track of their own, as NCCL's have, because a reduction may
+// run during a backward pass. Bars of one track must not overlap, or Perfetto drops them: a lane gets
+// as many tracks as it needs (messages on a long link, receives, chunks in a dimension).
 struct TrackKey {
   int32_t rank = 0;
   Lane lane = Lane::kCompute;

@@ -96,7 +96,7 @@ TEST(Perfetto, AReasonIsAnInstant) {
           R"("args":{"iteration":7,"reason":"of \"two\""}})"));
 }
 
-// Bars of a track do not overlap: a backward that runs beside a forward has one of its own, and the
+// Bars of a track do not overlap: a backward concurrent with a forward has one of its own, and the
 // message for it ends there.
 TEST(Perfetto, CoExecutedPassesHaveATrackEach) {
   Trace trace = sample();
@@ -169,7 +169,7 @@ TEST(Perfetto, MessagesOnTheirWayTogetherHaveATrackEach) {
   }
 }
 
-// On any track of any Trace: a bar lies beside another one or inside it.
+// On any track of any Trace: a bar lies outside another one or inside it.
 TEST(Perfetto, BarsOfATrackNeverOverlapPartly) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -191,8 +191,8 @@ TEST(Perfetto, BarsOfATrackNeverOverlapPartly) {
   }
 }
 
-// Two pipelines: their ranks' processes name them, and the sum of gradients has a track beside the
-// computations, which a sum may overlap.
+// Two pipelines: their ranks' processes name them, and the gradient all-reduce has a track in
+// addition to the computations', which it may overlap.
 TEST(Perfetto, CollectivesHaveATrackOfTheirOwn) {
   Trace trace;
   trace.header.ranks = {{0, 0, "oregon", "cpu", 0}, {1, 0, "oregon", "cpu", 1}};

@@ -7,8 +7,8 @@
 //
 // Only some of a Trace cannot be predicted:
 //   - what lies outside of iterations (iteration 0): evaluation, checkpoints, layers of prompts;
-//   - bytes of sparse updates that hang on the gradients (schedule::expected_update_bytes), and bytes
-//     where byte_scale divides them.
+//   - bytes of sparse updates that depend on the gradients (schedule::expected_update_bytes), and
+//     bytes where byte_scale divides them.
 //
 // Times are nanoseconds since the origin of the run, which all ranks share. File: JSON lines, a
 // header first and a count at the end, so that a truncated file is recognised (trace_file.h).
@@ -42,8 +42,8 @@ constexpr auto enum_names(Provenance) {
 // Where an interval is drawn: a rank's compute engine, the directed link from a rank to a peer, or
 // a rank's part in a collective operation (from its arrival, so waiting for the others counts).
 // Nodes of a graph (NODE) have more: a collective or a send takes the rank's communicator, which is
-// its lane "collective"; a receive waits beside it; chunks of collectives stand in the dimension of
-// the network that they pass, as do messages.
+// its lane "collective"; a receive waits in a lane of its own; chunks of collectives, and messages,
+// are in the dimension of the network that they pass.
 enum class Lane { kCompute, kLink, kCollective, kHost, kRemoteMemory, kReceive, kDimension };
 constexpr auto enum_names(Lane) {
   return std::to_array<EnumName<Lane>>({{Lane::kCompute, "compute"},
@@ -55,8 +55,8 @@ constexpr auto enum_names(Lane) {
                                         {Lane::kDimension, "dimension"}});
 }
 
-// An interval of an action that a schedule orders has no more to say. One of what a pass
-// communicates inside (TP, CP, EP, DP) names the pass, behind whose computation it stands; one of a
+// What an interval is part of. Empty for an action that a schedule orders. What a pass communicates
+// inside (TP, CP, EP, DP) names the pass, after whose computation it is drawn; an interval of a
 // graph without a Plan (NODE) names the node, or the chunk or message of it.
 struct PassPart {
   action::Action pass;
@@ -82,8 +82,8 @@ struct Interval {
   int64_t bytes = 0;  // payload on links and of collectives, 0 on devices; of messages of a Plan
                       // without a model 0, whatever is sent to stand for them
   Origin origin = {};
-  // Of an action in several intervals which one: the group of gradients (plan/gradient_groups.h) that a
-  // pass stops for, that is summed or sent, or updated.
+  // Which one of an action's several intervals: the group of gradients (plan/gradient_groups.h) that a
+  // pass stops for, or that is summed, sent or updated.
   int32_t part = 0;
 
   bool operator==(const Interval&) const = default;
@@ -96,7 +96,7 @@ struct Record {
   int32_t rank = 0;
   SimTime at;
   double value = 0;
-  std::string reason = {};  // of a value that was decided; empty: none is said
+  std::string reason = {};  // why a value was chosen; empty: not given
 
   bool operator==(const Record&) const = default;
 };
@@ -113,8 +113,8 @@ struct RankLabel {
   bool operator==(const RankLabel&) const = default;
 };
 
-// What explains a run of graphs, which has no Plan: what it was made from, and what it came to over
-// all ranks, as the intervals may be those of a few.
+// What explains a run of graphs, which has no Plan: its inputs, and its totals over all ranks, as
+// the intervals may be those of a few.
 struct GraphRun {
   std::vector<InputFact> inputs;
   std::vector<ExposedRow> exposed;       // of the ranks in the Trace, and over all
@@ -136,8 +136,8 @@ struct Header {
   // Gradients are exchanged while ranks begin the next iteration (Plan::exchange_overlaps): an
   // iteration then counts as a period.
   bool overlaps = false;
-  // Iterations that take unlike long in turns, so many of them in each (local steps: Exchange::every):
-  // what one takes is then a mean over whole turns.
+  // The period, in iterations, of a repeating pattern of lengths (local steps: Exchange::steps). The
+  // length of an iteration is then a mean over whole cycles.
   int64_t cycle = 1;
   std::vector<RankLabel> ranks;
   Value plan;                     // the whole Plan, so that a trace explains itself
@@ -169,23 +169,23 @@ struct IterationTime {
   int64_t iteration = 0;
   SimTime start;
   SimTime end;
-  // Not, where iterations overlap, of the first one, which waits for no gradients, and the last one.
+  // False, where iterations overlap, for the first one, which waits for no gradients, and the last.
   bool steady = true;
   int64_t cycle = 1;  // Header::cycle
 };
 std::vector<IterationTime> iteration_times(const Trace& trace);
 
 // Those whose lengths count: the steady ones, or all but the last where none is, or the only one.
-// Where they take turns, of these the late turns, or all without a whole one.
+// Where they have a cycle, of these the late cycles (late_turns), or all without a whole one.
 std::vector<IterationTime> counting(std::vector<IterationTime> times);
 
-// Of so many iterations that take turns of `cycle`, how many at the end make the whole turns that count:
-// from the third on, or the last one. What a delay puts off is not waited for in the first turn, and in
-// the second by steps that themselves waited for nothing. All where no turn is whole.
+// How many iterations at the end make the whole cycles that count: all cycles from the third on, or else
+// the last one. In the first cycle no step waits for what a delay puts off; in the second one the steps
+// that wait for it had waited for nothing themselves. All iterations where no cycle is whole.
 size_t late_turns(size_t iterations, int64_t cycle);
 
-// Of those that count, but of two that overlap half of what both take; 0 without iterations. Where they
-// take turns the mean.
+// The median of those that count, but of two that overlap half of what both take; 0 without iterations.
+// Where they have a cycle, the mean.
 SimDuration median_iteration(const std::vector<IterationTime>& times);
 
 }  // namespace tombolo::trace

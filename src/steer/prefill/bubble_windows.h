@@ -1,11 +1,11 @@
 // Bubbles: the gaps between the computations of training on each GPU, period by period.
 //
 // An iteration is a period: what a GPU computes in one, it computes again a period later, at the
-// same phase. So the gaps are cyclic, and the last one of an iteration goes on in the next.
+// same phase. So the gaps are cyclic, and the last one of an iteration continues in the next.
 //
 // A GPU is taken while a computation runs and while a pass waits for its own collectives (TP, CP,
 // EP, DP): these hold its multiprocessors. It is free while it waits for activations, for gradients
-// or for the sum of gradients.
+// or for the gradient all-reduce.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,12 @@ struct Bubbles {
   SimDuration period;
   std::vector<Busy> busy;  // by rank
 
-  // Of all ranks' time the share that training computes.
+  // The share of all ranks' time in which training computes.
   double utilization() const;
 };
 
-// Whether a GPU is taken while this lasts; what belongs to no iteration does not repeat.
+// Whether a GPU is taken during this interval. Intervals outside of any iteration do not repeat, so
+// they do not count.
 bool takes_gpu(const trace::Interval& interval);
 
 // The iteration of a Trace that repeats, its first computation, and how long until the next one.
@@ -46,14 +47,14 @@ struct Period {
   SimDuration length;
 };
 
-// The last iteration of a Trace that has a next one: then the period is the longest way from a
-// rank's first computation in the one to that in the next. Where all ranks agree on it, the schedule
-// is periodic and the windows are exact; else it is the slowest rank's. A Trace of one iteration
-// says its length. Unusable: a Trace in which nothing is computed.
+// The last iteration of a Trace that has a next one. The period is the longest time from a
+// rank's first computation in the one to that in the next. If all ranks agree on it, the schedule
+// is periodic and the windows are exact; else it is the slowest rank's. For a Trace of one iteration
+// the period is its length. Unusable: a Trace in which nothing is computed.
 Result<Period> period_of(const trace::Trace& trace);
 
-// Spans of any order, cut at the end of the period and put into it. CHECKs that none begins before
-// `origin` or is longer than the period.
+// Spans in any order, mapped into one period; those that cross its end are cut there. CHECKs that
+// none begins before `origin` or is longer than the period.
 Busy folded(const std::vector<Span>& spans, SimTime origin, SimDuration period);
 
 // Of that iteration, all ranks. Cost: O(n log n) in the intervals. Unusable: as period_of.
@@ -63,13 +64,13 @@ Result<Bubbles> bubbles_of(const trace::Trace& trace);
 // period. Of a GPU that never computes, one gap as long as the period.
 std::vector<Span> gaps_of(const Busy& busy, SimDuration period);
 
-// How the idle time of a period is cut up: a schedule that leaves it in one piece is better to fill
-// than one that leaves crumbs (Atlas calls it bubble consolidation).
+// How fragmented the idle time of a period is: a schedule that leaves it in one piece can be filled
+// better than one that leaves many short gaps (Atlas calls it bubble consolidation).
 struct GapLengths {
   int64_t gaps = 0;  // of all ranks, in a period
   double idle_share = 0;
   SimDuration p10, p50, p90, longest;
-  // Half of the idle time is in gaps at least so long.
+  // Half of the idle time is in gaps of at least this length.
   SimDuration half_of_idle;
 };
 GapLengths gap_lengths(const Bubbles& bubbles);

@@ -51,7 +51,7 @@ TEST(BubbleWindows, GoOnInTheNextPeriod) {
   EXPECT_THAT(gaps_of({}, {100}), ElementsAre(Span{{0}, {100}}));
 }
 
-// What a pass exchanges among its shards holds the GPU; the sum of gradients does not.
+// What a pass exchanges among its shards holds the GPU; the gradient all-reduce does not.
 TEST(BubbleWindows, CollectivesInsideAPassHoldTheGpu) {
   trace::Interval inside = computation(0, 1, 30, 40), sum = computation(0, 1, 40, 60);
   inside.lane = sum.lane = trace::Lane::kCollective;

@@ -1,4 +1,4 @@
-// How long a prompt's prefill takes, by its length: a table that is handed in, from a law
+// How long a prompt's prefill takes, by its length: a table, from a law
 // (predict/cost/prefill_time.h) or from measurements.
 //
 // Prefill of one prompt runs every layer once over all of its tokens. Its time depends on nothing
@@ -19,7 +19,7 @@ struct PromptTime {
   SimDuration ends;      // embedding and head, charged with the last layer
   SimDuration transfer;  // activations from a shard to the next
 
-  // From the first layer to the first token where nothing waits.
+  // From the first layer to the first token if nothing waits.
   SimDuration total(int64_t layers, int64_t depth) const {
     return layer * layers + ends + transfer * (depth - 1);
   }

@@ -31,7 +31,7 @@ void FreeWindows::extend(SimTime now, SimTime until) {
     covered_until_ = kNever;
     return;
   }
-  // Periods that went by while nobody asked; the one before this may reach into it.
+  // Skips periods that passed without a call; the one before this may reach into it.
   const int64_t since = now.ns - origin_.ns;
   const int64_t current = since >= 0 ? since / period_.ns : -((-since - 1) / period_.ns) - 1;
   if (next_period_ < current - 1) {

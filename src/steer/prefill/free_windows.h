@@ -2,8 +2,8 @@
 // was placed already.
 //
 // A window is a gap of training less the guard before the computation that ends it. The list is
-// made as far as it is asked for, and forgotten as time goes on. Windows in which not even the
-// shortest layer fits are left out, so the first one is one to begin with.
+// made as far as it is asked for, and windows in the past are forgotten. Windows in which not even
+// the shortest layer fits are left out, so the first one can be used.
 //
 // Cost: finding a window O(log n) in those of the horizon, taking one O(n) moves of 16 bytes.
 #pragma once
@@ -27,9 +27,9 @@ class alignas(64) FreeWindows {
     if (covered_until_ < until) extend(now, until);
   }
   SimDuration guard() const { return guard_; }
-  // From here on windows are as if nothing had been taken.
+  // From this instant on nothing has been taken.
   SimTime taken_until() const { return taken_until_; }
-  // No window before this is free, as far as windows were made.
+  // No window before this instant is free, as far as windows were made.
   SimTime earliest() const {
     return head_ < windows_.size() ? windows_[head_].start : covered_until_;
   }
@@ -37,12 +37,12 @@ class alignas(64) FreeWindows {
   const Span* first_after(SimTime t) const;
   const Span* end() const { return windows_.data() + windows_.size(); }
 
-  // Takes a span out. Whether it was free as a whole; else nothing is taken.
+  // Takes a span out and returns true if all of it was free; else takes nothing.
   bool take(SimTime start, SimTime end);
-  // The same of whatever of it is free.
+  // Takes those parts of a span that are free.
   void block(SimTime start, SimTime end);
-  // From `now` on training is so much later than it was thought to be (negative: earlier), and the
-  // guard is another. Gives back all that was taken: the caller takes again.
+  // From `now` on training is later than assumed by `later` (negative: earlier), and the guard is
+  // replaced. Gives back all that was taken: the caller takes it again.
   void remake(SimTime now, SimDuration later, SimDuration guard);
 
  private:
@@ -54,7 +54,7 @@ class alignas(64) FreeWindows {
   SimDuration period_, guard_, usable_min_;
   bool always_free_ = false;
   SimTime origin_;            // of period 0
-  int64_t next_period_ = -1;  // not made yet; that of -1 goes on in period 0
+  int64_t next_period_ = -1;  // not made yet; that of -1 reaches into period 0
   size_t next_gap_ = 0;       // of it
   SimTime covered_until_;     // all windows that begin before it are made
   SimTime taken_until_;

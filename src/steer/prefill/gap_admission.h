@@ -11,12 +11,12 @@
 
 namespace tombolo::prefill {
 
-// When the last of these passes would be over: each has so many tokens and runs all `layers` once,
-// one pass behind the other, in the windows from `now` on. Nothing: one of them would not be over
+// When the last of these passes would end. `passes`: the tokens of each; each runs all `layers`
+// once, one pass after the other, in the windows from `now` on. Nothing: one of them would not end
 // within `within` of its turn, or the last not within `within` of now. CHECKs that the windows are
 // known (RankWindows::period_begin) and the table is long enough.
 //
-// Cost: O(passes + windows until then) beside what a controller takes to be made.
+// Cost: O(passes + windows until then), plus making a controller.
 std::optional<SimTime> end_of_passes(const RankWindows& windows, const DurationTable& times,
                                      int64_t layers, const std::vector<int64_t>& passes,
                                      SimDuration within, SimTime now);

@@ -1,4 +1,4 @@
-// Adds placements up again: what must hold whatever placed them.
+// Verifies placements: what must hold whichever code made them.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tombolo::prefill {
 
-// A prompt that was placed: what it asked, and what it got.
+// A prompt that was placed: its request and its placement.
 struct PlacedPrompt {
   PrefillRequest request;
   PrefillPlacement placement;

@@ -1,14 +1,14 @@
 // The controller of prefill in bubbles: which pipeline takes a prompt, and when each of its layers
-// runs. Decisions alone, without clock, socket or file; `now` is passed in.
+// runs. Decisions only, without clock, socket or file; `now` is passed in.
 //
 // A prefill pipeline is a row of GPUs of one datacenter, each with a shard of the model. A prompt
 // passes them in order; where suspension is allowed its layers are spread over as many windows as it
 // takes, one layer at a time, else a shard runs within one window. Each layer starts as early as it
-// can, which no other order on these GPUs beats; of the pipelines the one is taken that hands over
-// first: the last layer done, and the KV cache with the decode worker that the request names.
+// can, which no other order on these GPUs beats. The prompt goes to the pipeline that hands over
+// first: the last layer done, and the KV cache at the decode worker that the request names.
 //
-// Not accepted, at once: what no pipeline hands over within a bound. Batch requests wait in a queue
-// instead and are tried again as time goes on.
+// A prompt that no pipeline can hand over within a bound is refused at once. Batch requests wait in
+// a queue instead and are tried again later.
 //
 // Source: BubbleTea (Palak et al. 2024, section 5.1); the KV cache in the admission is that of
 // Prefill-as-a-Service (2026). Cost: pipelines in the order of what they can do at best, until none
@@ -70,14 +70,14 @@ struct PrefillSetting {
 inline constexpr int32_t kDecodeAtHome = -1;
 
 struct PrefillRequest {
-  int64_t id = 0;  // of the caller; not twice at a time
+  int64_t id = 0;  // of the caller; unique among active ones
   SimTime arrival;
   int64_t tokens = 1;
   int32_t decode = kDecodeAtHome;  // datacenter of the decode worker
   bool batch = false;
 };
 
-// So many layers of a prompt one after the other on one GPU.
+// `layers` layers of a prompt, one after the other on one GPU.
 struct PrefillRun {
   int32_t gpu = 0;
   int32_t stage = 0;  // of its pipeline
@@ -115,20 +115,20 @@ struct Admission {
 
 class PrefillController {
  public:
-  // CHECKs that pipelines name GPUs, tables and datacenters that there are, a GPU once.
+  // CHECKs that pipelines name existing GPUs, tables and datacenters, and each GPU once.
   explicit PrefillController(PrefillSetting setting);
 
   // `now` never falls from one call to the next.
   Admission submit(const PrefillRequest& request, SimTime now);
-  // Batch requests that fit by now, oldest first, until one does not.
+  // Places batch requests that fit now, oldest first, until one does not.
   std::vector<PrefillPlacement> advance(SimTime now);
   size_t queued() const { return queue_.size(); }
 
-  // Training on a GPU is so much later than was thought (negative: earlier), with the guard learned
-  // meanwhile (TrainingTracker). Runs that have begun stay; a prompt whose later runs do not fit any
-  // more goes on from its next layer on the same pipeline, as its KV cache is there. The bound holds
-  // no longer for it, but must be met from now on: else it is given up, its first_token kNever. What
-  // was moved comes back, lowest id first.
+  // Training on a GPU is later than assumed by `later` (negative: earlier), with the guard learned
+  // meanwhile (TrainingTracker). Runs that have begun stay. A prompt whose later runs do not fit any
+  // more is placed again from its next layer on, on the same pipeline, as its KV cache is there. Its
+  // bound then counts from now; if it cannot be met the prompt is given up, with first_token kNever.
+  // Returns the prompts that were moved, lowest id first.
   std::vector<PrefillPlacement> shift(int32_t gpu, SimDuration later, SimDuration guard,
                                       SimTime now);
 
@@ -176,8 +176,8 @@ class PrefillController {
   PrefillSetting setting_;
   std::vector<FreeWindows> windows_;  // by GPU
   std::vector<int64_t> layers_;       // by pipeline
-  // Of pipelines whose GPUs are busy alike: what they can do at best. A pipeline of which training
-  // was shifted is of no kind.
+  // Pipelines whose GPUs have the same busy times are of one kind: what those can do at best. A
+  // pipeline on which training was shifted is of no kind.
   static constexpr int32_t kNoKind = -1;
   std::vector<FreeWindows> patterns_;  // without prompts
   std::vector<int32_t> pattern_of_;    // by GPU

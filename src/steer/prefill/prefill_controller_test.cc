@@ -122,7 +122,7 @@ TEST(PrefillController, AdmitsByTheLineToTheDecodeWorker) {
 }
 
 // Training on GPU 1 turns out 6 later at 10: [30, 48) becomes [36, 54). The second shard, to run in
-// [30, 46), goes on in [36, 52).
+// [30, 46), continues in [36, 52).
 TEST(PrefillController, MovesPromptsWhereTrainingIsLate) {
   PrefillController controller(two_pipelines(true));
   const PrefillPlacement before = controller.submit({.id = 1, .tokens = 8}, {0}).placement;
@@ -154,7 +154,7 @@ class Oracle {
     }
   }
 
-  // The earliest end of so many nanoseconds in one piece from t on; the GPU is theirs then.
+  // The earliest end of `length` nanoseconds in one piece from t on. `take`: occupies the GPU.
   int64_t run(int32_t gpu, int64_t t, int64_t length, bool take) {
     std::vector<bool>& free = free_[static_cast<size_t>(gpu)];
     for (; t + length <= std::ssize(free); ++t) {

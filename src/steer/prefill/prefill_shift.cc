@@ -1,5 +1,5 @@
-// Training that is late or early: windows are made anew, and prompts that do not fit any more go on
-// elsewhere in time.
+// Training that is late or early: windows are made again, and prompts that do not fit any more are
+// placed at other times.
 #include <algorithm>
 
 #include "base/check.h"
@@ -7,8 +7,8 @@
 #include "steer/prefill/prefill_controller.h"
 
 namespace tombolo::prefill {
-// Takes what is booked out of windows that were made anew. Runs that have begun stand, whatever they
-// overlap; prompts whose others do not fit any more are displaced.
+// Takes the booked runs out of windows that were made again. Runs that have begun stay, whatever
+// they overlap; prompts whose other runs do not fit any more are displaced.
 void PrefillController::take_again(int32_t gpu, SimTime now, std::vector<int64_t>& displaced) {
   forget(gpu, now);
   FreeWindows& windows = windows_[static_cast<size_t>(gpu)];

@@ -2,14 +2,14 @@
 // really does.
 //
 // The Plan's prediction says which computation follows which, and when (RankPlan, made where the
-// prediction is). The rank says what begins and what ends; whoever waits for a message asks until
-// when there is time. Three answers:
+// prediction is). The rank reports what begins and what ends; a thread that waits for a message asks
+// until when there is time. Three answers:
 //
-//   a gap that is foreseen   until the next computation, less the guard
+//   a gap is predicted       until the next computation, less the guard
 //   training is expected     now: nothing more is begun, so that it finds the rank free
-//   nothing is foreseen      before the first computation, and where training is later than
-//                            kPatience of a period: an evaluation, a peer that hangs, another machine
-//                            than predicted
+//   nothing is predicted     before the first computation, and if training is late by more than
+//                            1/kPatience of a period: an evaluation, a peer that hangs, another
+//                            machine than predicted
 //
 // One thread. Cost of a call: O(log computations of an iteration).
 #pragma once
@@ -26,8 +26,8 @@
 
 namespace tombolo::prefill {
 
-// From the first part of it to the last: between two, a pass waits for its parameters and nothing
-// else is begun. Since the period began; may reach into the next one.
+// From its first part to its last: between two parts a pass waits for its parameters, and nothing
+// else is begun. Times count from the start of the period; the end may lie in the next one.
 struct PlannedComputation {
   action::Action action;
   SimTime start;
@@ -59,17 +59,17 @@ class RankWindows {
   // Iterations count on. Actions that the Plan does not order are ignored.
   void begins(int64_t iteration, const action::Action& action, SimTime at);
   void ends(int64_t iteration, const action::Action& action, SimTime at);
-  // The message that the next computation wants was there so long before anybody looked: that
-  // computation could have begun so much earlier.
+  // The message that the next computation needs had arrived this long before any thread looked: that
+  // computation could have begun that much earlier.
   void held(SimDuration by) { held_ = held_ + by; }
 
-  // Until when a layer may run that begins now; not after `now`: none may. Nothing: not foreseen.
+  // Until when a layer that begins now may run; not after `now`: none may. Nothing: no prediction.
   std::optional<SimTime> until(SimTime now) const;
 
   SimDuration guard() const { return tracker_ ? tracker_->guard() : guard_; }
   const RankPlan& plan() const { return plan_; }
-  // Where the present period began, and how late its training is: for placement. Nothing before the
-  // first computation.
+  // When the current period began, shifted by how late its training is: for placement. Nothing before
+  // the first computation.
   std::optional<SimTime> period_begin() const;
 
  private:

@@ -48,7 +48,7 @@ TEST(RankPlans, JoinTheTwoPartsOfAPass) {
 
 TEST(RankWindows, EndBeforeTheNextComputationByTheGuard) {
   RankWindows windows(toy_plan_of_a_rank(), {5});
-  EXPECT_EQ(windows.until({0}), std::nullopt);  // nobody knows when it begins
+  EXPECT_EQ(windows.until({0}), std::nullopt);  // not known when it begins
   windows.begins(7, kForward0, {10'000});
   windows.ends(7, kForward0, {10'100});
   EXPECT_LE(windows.until({10'101})->ns, 10'101);  // the second forward is due

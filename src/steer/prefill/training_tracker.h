@@ -1,10 +1,10 @@
 // What one GPU's training really does, signal by signal, against the windows that a Plan predicts.
 //
-// A worker says when a computation begins and when it ends. Whatever comes after follows at the
+// A worker reports when a computation begins and when it ends. Later ones are expected at their
 // predicted distance: training that is 3 ms late stays so until the next signal, and is late in the
-// next period as well. Where the last periods say that a computation follows at another distance
-// than predicted, it is expected at that one. It may also come earlier. How much earlier is what
-// the guard has to hold: prefill ends so long before a computation is expected.
+// next period as well. If the last periods show another distance than predicted, a computation is
+// expected at that one. It may also come earlier, and the guard covers by how much: prefill ends
+// that long before a computation is expected.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class DriftLearner {
 class TrainingTracker {
  public:
   // `busy` as the Plan predicts it; periods count from 0, the first one begins at `origin`.
-  // Computations may touch here, and those that go on in the next period are not cut.
+  // Computations may touch here, and those that reach into the next period are not cut.
   TrainingTracker(Busy busy, SimDuration period, SimTime origin, SimDuration guard);
 
   // Computation `index` of `busy` in a period. Signals may be missing, but come in order: CHECKs

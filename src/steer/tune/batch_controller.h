@@ -48,14 +48,14 @@ class BatchController {
     double gain_least = 0.05;           // of the longest pipeline's time
     int64_t window = 5;                 // iterations of which the median counts
     int64_t warmup = 1;                 // iterations at the beginning that do not count
-    int64_t ahead = 3;  // a decision is for so many iterations after the newest report
+    int64_t ahead = 3;  // a decision takes effect this many iterations after the newest report
   };
   explicit BatchController(Options options);
 
-  // Of each rank once for each iteration, in any order. None before the decision before is settled.
+  // Call once for each rank and iteration, in any order. No decision until the previous one is settled.
   std::optional<BatchDecision> add(int32_t rank, int64_t iteration, const PassTimes& report);
-  // The last decision is in use from its first iteration on; or it came too late for some rank, and the next one
-  // is made for twice as many iterations ahead.
+  // `holds`: the last decision is in use from its first iteration on. Else it came too late for some rank, and the
+  // next one is made for twice as many iterations ahead.
   void settle(bool holds);
 
   const std::vector<int64_t>& microbatches() const { return microbatches_; }

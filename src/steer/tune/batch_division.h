@@ -1,4 +1,4 @@
-// How a batch is divided among pipelines that compute at unlike speeds, so that all end at about the same time:
+// How a batch is divided among pipelines of different speeds, so that all end at about the same time:
 // before a run by predicted speeds (cost/batch_by_speed.h), and in it by those that ranks report
 // (batch_controller.h).
 //
@@ -23,9 +23,9 @@ struct Pace {
   }
 };
 
-// So many microbatches among these pipelines, at least `least` each, which is 1 or more. CHECKs that there are as
-// many. A pipeline with fewer than it has stages holds fewer activations, and needs more memory when it gets more: where
-// numbers change, `least` is the number of stages. Cost: a hundred passes over the pipelines.
+// Divides `microbatches` among these pipelines, at least `least` each, which is 1 or more. CHECKs that there are
+// enough. A pipeline with fewer than it has stages holds fewer activations, and needs more memory when it gets more:
+// where numbers change, `least` is the number of stages. Cost: a hundred passes over the pipelines.
 std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches,
                                     int64_t least = 1);
 

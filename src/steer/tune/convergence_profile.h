@@ -4,10 +4,10 @@
 // ideal is "extra epochs"; the paper takes the relative increase of the loss for g. Ours is read off the
 // reference's loss curve (loss_curve.h).
 //
-// Probe trainings are dear, so that a Gaussian process stands for the logarithm of the factor between
-// them, and says where the next one tells most: at a density that is drawn, the batch of which the
-// largest decrease is expected, of samples and of steps in turns: where a line is fast, an iteration
-// grows with its batch, so that samples count, and where it is slow, steps. So all densities are
+// Probe trainings are expensive, so a Gaussian process models the logarithm of the factor between
+// them, and says where the next one is most informative: at a density drawn at random, the batch with the
+// largest expected decrease, alternately of samples and of steps. On a fast line an iteration
+// grows with its batch, so that samples count, and on a slow one steps. So all densities are
 // explored, and at each the batches that may be chosen.
 //
 //   ConvergenceProfile profile = TRY(fit_profile(train_briefly, {.batch_min = 4, .batch_max = 1024},
@@ -46,7 +46,7 @@ struct ConvergenceProbe {
 
 struct ProbeBounds {
   int64_t batch_min = 1, batch_max = 1;
-  int64_t batch_step = 1;      // batches are batch_min and so many more, once or several times
+  int64_t batch_step = 1;      // every batch is batch_min plus a whole number of these steps
   double density_min = 0.001;  // densities are drawn from here to 1
   std::optional<plan::Select> select;      // left out: blocks
   std::optional<ProbedTraining> training;  // of older files it is not known
@@ -56,7 +56,7 @@ struct ProbeBounds {
   int64_t batch(int64_t index) const { return batch_min + index * batch_step; }
 };
 
-// What of a profile's training this job has otherwise, as a note; nothing where they are alike, or it is not known.
+// How this job differs from the training of a profile, as a note; nothing if they are alike, or it is not known.
 std::optional<std::string> note_on_training(const ProbeBounds& bounds, const std::string& file,
                                             const plan::Job& job);
 
@@ -133,7 +133,7 @@ double expected_improvement(const Belief& belief, double best);
 enum class Wanted { kFewSamples, kFewSteps };
 
 // The batch with the largest expected improvement at this density, over the least factor (or factor
-// over batch, where steps count) that is believed of any batch there; of none where nothing improves, the
+// over batch, where steps count) that the process believes of any batch there; if none improves, the
 // batch that is known least. Of more than a thousand batches, evenly spaced ones are compared.
 // O(batches probes^2).
 int64_t next_probe(const ConvergenceProfile& profile, double density, Wanted wanted);

@@ -1,6 +1,6 @@
-// Decisions about the density and the batch in a Trace, beside the records "density" of every rank and iteration
-// and "microbatches" of every pipeline and iteration: the launcher of a run writes them when it has all parts, and
-// the simulator.
+// Decisions about the density and the batch in a Trace, in addition to the records "density" of every rank and
+// iteration and "microbatches" of every pipeline and iteration. Written by the simulator, and by the launcher of a
+// run when it has all parts.
 //
 //   "microbatches"  of the lowest rank that has it, in the first iteration of a division: the reason as well
 //   "density"    of the lowest rank, in the first iteration that has what was decided: the reason as well

@@ -31,10 +31,10 @@ struct ThroughputSample {
   Seconds time;  // of its iteration, without waiting
 };
 
-// The two numbers whose times differ least from the samples', by the sum of squared logarithms of
-// the quotients. What samples do not show stays as it was `before`: batches above saturation say
-// nothing of where it begins, and those below only alpha / beta. Without `before`: saturation at the
-// smallest batch seen. Unusable: no sample, or one that is not positive and finite.
+// Fits both numbers: least squares of the logarithms of predicted over sampled times. What samples
+// do not determine stays as in `before`: batches above saturation do not show where it begins, and
+// those below it show alpha / beta only. Without `before`: saturation at the smallest batch seen.
+// Unusable: no sample, or one that is not positive and finite.
 //
 // Cost: O(samples) for each of some thousand evaluations.
 Result<DeviceThroughput> fit_throughput(std::span<const ThroughputSample> samples,

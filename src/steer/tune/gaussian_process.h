@@ -1,5 +1,5 @@
-// A Gaussian process over a plane: a function that was seen at a few points, with what it may be
-// everywhere else.
+// A Gaussian process over a plane: a distribution over a function that was observed at a few
+// points.
 //
 //   y = m + h(p) + noise,   h ~ GP(0, s^2 k(d)),   d^2 = ((p0-q0) / l0)^2 + ((p1-q1) / l1)^2
 //
@@ -37,7 +37,7 @@ struct Belief {
   double variance = 0;
 };
 
-// What is searched for the likelihood's sake.
+// The parameters that maximise the likelihood.
 struct Smoothness {
   Point lengths = {1, 1};
   double noise = 1e-6;  // variance, as a share of the function's
@@ -45,11 +45,11 @@ struct Smoothness {
 
 class GaussianProcess {
  public:
-  // Unusable: no point, as many values, or what is not finite. O(points^3) each of some hundred
-  // times.
+  // Unusable: no point, another number of values than points, or a value that is not finite. Some
+  // hundred steps of O(points^3).
   static Result<GaussianProcess> fit(std::vector<Point> points, std::span<const double> values,
                                      KernelKind kernel);
-  // With smoothness that is known. The same errors, and lengths or noise that are not positive.
+  // With known smoothness. The same errors; also for lengths or noise that are not positive.
   static Result<GaussianProcess> with(std::vector<Point> points, std::span<const double> values,
                                       KernelKind kernel, const Smoothness& smoothness);
 

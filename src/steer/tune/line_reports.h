@@ -1,9 +1,9 @@
-// What all ranks report of an iteration's exchange, as one report about the line (rate_controller.h). The
-// launcher of a run gathers with it, and so does the simulator: what decides in virtual time is what decides
-// in a run.
+// Combines what all ranks report of an iteration's exchange into one report about the line
+// (rate_controller.h). Used by the launcher of a run and by the simulator, so the same code decides in virtual
+// time and in a run.
 //
-// Of an iteration counts the stage whose line is busy for longest. A replica that waits while another of its
-// stage does not waits for a computation, and not for a line.
+// The stage whose line is busy for longest counts for an iteration. If a replica waits while another of its
+// stage does not, it waits for a computation, not for a line.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class LineReports {
   LineReports(const plan::Plan& plan, int64_t first_iteration, double byte_scale)
       : plan_(&plan), byte_scale_(byte_scale), closed_(first_iteration - 1) {}
 
-  // Once for each rank and iteration; nothing of a rank that exchanges nothing. Returns the line's report when
-  // the last rank's is there, with bytes as the Plan counts them.
+  // Call once for each rank and iteration; nothing for a rank that exchanges nothing. Returns the line's
+  // report with the last rank's, with bytes as the Plan counts them.
   std::optional<LineReport> add(int32_t rank, int64_t iteration,
                                 const std::optional<RankReport>& report);
 

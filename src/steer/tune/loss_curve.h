@@ -1,5 +1,5 @@
-// How far a training comes with the samples that it sees: what one with compressed gradients, or with
-// another batch, needs to the same loss.
+// How far a training gets with the samples that it sees, to compare how many one with compressed
+// gradients, or with another batch, needs to the same loss.
 //
 //   smoothed(n) = sum_i w_i loss_i / sum_i w_i,   w_i = exp(-(n - i) X / tau)     X: samples of a step
 //
@@ -24,9 +24,10 @@ std::vector<double> smoothed(const LossCurve& curve, double tau);
 
 // How many samples the reference saw until its smoothed loss was as low as that of `curve` is at its
 // end, over how many `curve` saw: 0.5 where the curve took twice as many. Between two steps of the
-// reference losses are joined by a line. At least its first step, and at most all of its samples: a
-// curve that ends lower than the reference ever was may have come further than that, and one that has a
-// loss that is no number came no further than that step. CHECKs that both have a loss. O(steps).
+// reference losses are interpolated linearly. The reference's samples are clamped to between its first
+// step and all of them: a curve that ends lower than the reference ever was may have come further, and
+// one with a loss that is not a number got no further than that step. CHECKs that both have a loss.
+// O(steps).
 double worth_of_a_sample(const LossCurve& reference, const LossCurve& curve, double tau);
 
 }  // namespace tombolo::tune

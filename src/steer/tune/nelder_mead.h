@@ -1,8 +1,8 @@
-// The least of a function within a box, by the simplex method of Nelder and Mead (1965): values
-// alone, no derivatives. The library is NLopt, whose variant keeps to the box (Box 1965).
+// The minimum of a function within a box, by the simplex method of Nelder and Mead (1965): values
+// only, no derivatives. The library is NLopt, whose variant stays in the box (Box 1965).
 //
-// It finds a local least, from where it is started; callers start it at several places. Same start,
-// same answer: nothing is drawn.
+// It finds a local minimum from its starting point; callers start it at several. Deterministic: the
+// same start gives the same answer.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ struct Minimum {
 };
 
 struct SimplexOptions {
-  std::vector<double> low, high;  // the box; where both are equal, that coordinate stays
+  std::vector<double> low, high;  // the box; a coordinate with both equal is fixed
   double first_step = 0.1;        // of the box' width
   double tolerance = 1e-9;        // of coordinates, relative to the width
   int evaluations_max = 2000;

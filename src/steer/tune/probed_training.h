@@ -1,5 +1,5 @@
-// What a convergence profile was measured with: how many samples compression costs depends on the model and its
-// optimizer, and a profile of another training tells little.
+// The training with which a convergence profile was measured: how many samples compression costs depends on the
+// model and its optimizer, so a profile of another training says little.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ void describe(Archive& a, ProbedTraining& training) {
 // The job has a model.
 ProbedTraining probed_training(const plan::Job& job);
 
-// "parameters 12,582,912, and the job has 8,030,261,248", and so on; empty: the job trains alike.
+// "parameters 12,582,912, and the job has 8,030,261,248", and so on; empty: the job trains the same.
 std::vector<std::string> differences(const ProbedTraining& probed, const plan::Job& job);
 
 }  // namespace tombolo::tune

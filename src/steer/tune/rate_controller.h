@@ -9,18 +9,18 @@
 //
 //   d = 0.9 * B * computing / n              0.9: plan::kExchangeFill
 //
-// B is what came, over the time in which it came. A line that was busy all the time shows its rate, so B
-// follows it down at once. One that was idle in between shows no less than it carried, and B follows it up
-// slowly. Where messages are too short to tell, the density rises step by step until they are not.
+// B is the bytes that came, over the time in which they came. A line that was busy all the time shows its
+// rate, so B follows it down at once. One that was idle in between has at least the rate it carried, and B
+// follows it up slowly. If messages are too short to measure, the density rises step by step until they are not.
 //
-// Short messages come in few pieces, and seem to come faster than the line carries. So where updates may be an
-// iteration late, a wait tells more: the exchange took what it could hide behind, and the wait. No higher rate is
-// believed for a while then, and after it the line is tried again. Where a round trip alone takes longer than an
-// iteration computes, that drives the density to the lowest.
+// Short messages come in few pieces, and seem to come faster than the line carries. So if updates may be an
+// iteration late, a wait is better evidence: the exchange took the time that it could hide behind, plus the wait.
+// For a while no higher rate is believed then; afterwards the line is tried again. If a round trip alone takes
+// longer than an iteration computes, this drives the density to the lowest.
 //
 // A density goes down after two iterations that the line held up, or after one that it held up by far; and
-// up after several in a row in which a fifth more would have had room. What lies between is left alone: so
-// a line that does not change leaves the density alone as well. Cost: O(1) a report.
+// up after several in a row in which a fifth more would have had room. In between it stays, so a line that
+// does not change leaves the density alone. Cost: O(1) a report.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class RateController {
     double highest = 0.05;
     double hides = 1;   // of what an iteration computes, the share that can hide an exchange
     bool late = true;   // updates may be an iteration late: nothing else has to be waited for
-    int64_t ahead = 3;  // a decision holds from so many iterations after the newest report
+    int64_t ahead = 3;  // a decision takes effect this many iterations after the newest report
   };
   explicit RateController(const Options& options);
 

@@ -19,7 +19,7 @@ constexpr double kComputing = 0.170;
 
 struct Line {
   std::function<double(double s)> mbps;
-  // Until so many bytes that leave at `from` are there.
+  // When `bytes` bytes that leave at `from` have arrived.
   double arrives(double from, double bytes) const {
     constexpr double kTick = 1e-3;
     double at = from;

@@ -1,5 +1,5 @@
-// What a run changes during training, as its controllers decided it: kept in files, told ranks and people. Iterations
-// count from 1.
+// What a run changes during training, as decided by its controllers: written to files, sent to ranks and shown to
+// people. Iterations count from 1.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tombolo::tune {
 
 // Another share of the gradients is sent (rate_controller.h).
 struct DensityDecision {
-  int64_t first_iteration = 1;  // that has it
+  int64_t first_iteration = 1;  // from which on it is used
   double before = 0;
   double density = 0;   // share of the gradients, 0 to 1
   BytesPerSecond rate;  // of the line, as it was estimated; 0: not known

@@ -1,4 +1,4 @@
-// Where mpirun started several processes of `tombolo sweep`: each becomes one of `tombolo-mpi` (decide_commands/crew.h).
+// Where mpirun started several processes of `tombolo sweep`: each becomes one of `tombolo-mpi` (decide_commands/process_group.h).
 #pragma once
 
 #include "base/result.h"
@@ -8,8 +8,8 @@ namespace tombolo {
 // Whether mpirun started several of this process.
 bool mpirun_started_several();
 
-// Becomes `tombolo-mpi` with the same arguments. Returns only when that fails; of all ranks the
-// first says why.
+// Becomes `tombolo-mpi` with the same arguments. Returns only if that fails; rank 0 returns first, so
+// that it reports the error.
 Error become_crew(char** argv);
 
 }  // namespace tombolo

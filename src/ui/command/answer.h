@@ -19,7 +19,7 @@ std::string percent(double fraction);
 std::string iteration_line(trace::Provenance provenance, Seconds iteration,
                            const std::string& note);
 
-// "; bytes divided by 64" for a note beside an emulated figure; empty where they are whole.
+// "; bytes divided by 64" for a note next to an emulated figure; empty if they are not divided.
 std::string scale_note(const trace::Header& header);
 
 }  // namespace tombolo::command

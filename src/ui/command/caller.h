@@ -1,5 +1,5 @@
-// Who called a command as a function: another program than `tombolo`, such as a Python interpreter. What the program `tombolo`
-// writes to stderr reaches a caller through this.
+// A program other than `tombolo` that calls a command as a function, such as a Python interpreter. It receives through this
+// what the program `tombolo` writes to stderr.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Caller {
   };
 };
 
-// What someone should know of an answer that does not say it. The program writes it to stderr, as "note: TEXT".
+// Something that users should know and the answer does not say. The program writes it to stderr, as "note: TEXT".
 void note(const std::string& text);
 
 }  // namespace tombolo::command

@@ -2,7 +2,7 @@
 //
 // A command writes its answer to the stream it is given, either text for people or (json) one
 // document, and progress to stderr. Errors come back; cli_main.cc prints them and sets the exit
-// code. Each command has a function add_NAME beside it, which describes its words to CLI11 (words.h) and says
+// code. Each command has a function add_NAME, which describes its words to CLI11 (words.h) and returns
 // what to run once they are read; ui/cli/commands.cc lists these functions.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace tombolo::command {
 struct Command {
   CLI::App* words = nullptr;
   std::function<Status(std::ostream& out)> run;  // with the options that `words` has read
-  bool lasts = false;  // waits for others, or tells itself how far it is: no WaitLine
+  bool lasts = false;  // waits for others, or reports its own progress: no WaitLine
 };
 
 // What every command that starts from a job or a Plan takes.
@@ -53,8 +53,8 @@ void add_json(CLI::App* words, bool& json);
 // What --policy takes: "best", and the names of all schedules.
 std::vector<std::string> policies();
 
-// Whether all of the answer on stdout went out; to be asked when it is complete. A reader that has
-// seen enough and went away, as `head` does, is no error.
+// Whether all of the answer was written to stdout; call it when the answer is complete. A reader that
+// closes early, as `head` does, is no error.
 Status check_stdout();
 
 // "0.1.0 (1a2b3c4)".

@@ -1,4 +1,4 @@
-// From what stands on the command line to a Plan, and to its prediction.
+// From the options of a command line to a Plan, and to its prediction.
 #pragma once
 
 #include <string>
@@ -11,31 +11,31 @@
 
 namespace tombolo::command {
 
-// A job or a Plan file, whichever it is, with the replacements applied and the memory checked. What of a
-// job has no effect is a note (caller.h), and so is whether a job that asks for strands gets them.
+// A job or a Plan file, whichever it is, with the replacements applied and the memory checked. Notes
+// (caller.h) say which settings of a job have no effect, and whether a job that asks for strands gets them.
 Result<plan::Plan> load_plan(const InputOptions& in);
 
 // The same, where the schedule is still to be chosen: nothing is built or checked.
 Result<plan::Plan> open_plan(const InputOptions& in);
 
 // A job, or a Plan as one, with its [exchange] chosen where it says "auto" (decide/across/exchange_choice.h).
-// Its notes are the caller's to show. What these callers leave out of it, strands, is a note.
+// The caller shows its notes. Strands, which these callers leave out, become a note.
 Result<plan::Job> read_job(const std::string& path);
 // The same for callers that take all of it, or have read it before.
 Result<plan::Job> reread_job(const std::string& path);
 
-// Strands that are asked for have no effect, where that is so.
+// Adds a note that strands have no effect, if the job asks for them.
 void note_lost_strands(const plan::Job& job);
 
-// As a job, of a Plan too (spec/plan/job_value.h), with the replacements applied: for those who
-// price it anew. What is left out of it is a note.
+// As a job, also from a Plan (spec/plan/job_value.h), with the replacements applied: for callers
+// that price it again. What is left out of it becomes a note.
 Result<plan::Job> load_job(const InputOptions& in);
 
 // The command that makes the same prediction again. Names of outputs stay out of it, so that the
 // same input gives the same bytes wherever they are written.
 std::string command_line(const std::string& verb, const InputOptions& in);
 
-// Simulates, and says in the Trace by what command and version.
+// Simulates, and records the command and the version in the Trace.
 Result<sim::Simulation> predict(const plan::Plan& plan, const sim::Options& options,
                                 std::string command);
 

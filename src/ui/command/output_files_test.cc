@@ -36,7 +36,7 @@ TEST_F(OutputFilesTest, OneThatCannotBeWrittenLeavesTheOthers) {
     EXPECT_FALSE(files.add(at("nowhere/new"), "too"));
   }
   EXPECT_EQ(*read_file(at("old")), "before");
-  // And nothing half-written beside it.
+  // And nothing half-written next to it.
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 

@@ -13,7 +13,7 @@ namespace tombolo::command {
 std::string progress_bar(int64_t done, int64_t all, int width);
 
 // How far a search is: a line on a terminal's stderr, written over and gone at the end; nothing
-// elsewhere. A Caller hears of it instead (caller.h).
+// elsewhere. A Caller receives it instead (caller.h).
 class SearchBar {
  public:
   SearchBar();
@@ -26,11 +26,11 @@ class SearchBar {
   bool shown_ = false;
 };
 
-// That a command is at work, where it has said nothing for two seconds: a line on a terminal's stderr,
-// gone before anything else is written to stdout or stderr; nothing elsewhere.
+// Shows that a command is at work if it has printed nothing for two seconds: a line on a terminal's
+// stderr, removed before anything else is written to stdout or stderr; nothing elsewhere.
 //
-// While it lives it stands between std::cout, std::cerr and their buffers. A line that another has
-// begun and not ended (a SearchBar) is left alone.
+// While it lives it sits between std::cout, std::cerr and their buffers. An unfinished line of another
+// writer (a SearchBar) is left alone.
 class WaitLine {
  public:
   explicit WaitLine(const std::string& what);  // "tombolo reproduce"

@@ -21,7 +21,7 @@ std::string time_text(const cost::MixedIteration& time);
 // "oregon 2, paris 1": stages along the pipeline.
 std::string way_text(const std::vector<cost::PlacedStage>& stages);
 
-// "8", or "5, 7 and 8" where pipelines have unlike numbers; of many the least and the most.
+// "8", or "5, 7 and 8" if pipelines have different numbers; of many the least and the most.
 std::string microbatches_text(int64_t most, const std::vector<int64_t>& per_replica);
 
 // One entry per stage.

@@ -1,4 +1,4 @@
-// Where the time of an iteration goes, by a simulation: for pages of commands whose searches ask the simulator for a time alone.
+// Where the time of an iteration goes, by a simulation: for pages of commands whose searches only ask the simulator for a time.
 #pragma once
 
 #include <optional>

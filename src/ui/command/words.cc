@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kCommandColumn = 20;
 constexpr size_t kLineWidth = 100;
 constexpr int64_t kNoLimit =
-    10'000'000;  // a larger number in a range is no limit that anybody meets
+    10'000'000;  // a larger number in a range is no limit that a user would meet
 
 // CLI11 says a range as "INT in [1 - 1024]".
 std::string range_of(std::string_view type) {

@@ -8,8 +8,8 @@
 //   heading(words, "How it is searched");
 //   choices(words->add_option("--law", options->law, "law that predicts"), {"tombolo", "rail-only"});
 //
-// Options stand below the heading that was set last. What a value is, is said by its type name: FILE
-// and FOLDER are completed; TIME, SIZE and RATE carry their unit; {a,b} are all that there are.
+// Options appear below the heading that was set last. The type name says what a value is: FILE
+// and FOLDER are completed; TIME, SIZE and RATE have a unit; {a,b} lists all values.
 #pragma once
 
 #include <ostream>
@@ -52,7 +52,7 @@ void heading(CLI::App* words, std::string_view text);
 
 // The few values that an option takes: shown, completed, and anything else is refused.
 CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values);
-// Shown and completed; the command itself says what is wrong with another, or takes more.
+// Shown and completed; other values reach the command, which accepts or refuses them.
 CLI::Option* suggestions(CLI::Option* option, const std::vector<std::string>& values);
 
 // An option that takes a time as the keys of files do, "200 ms"; a number alone is one of seconds.

@@ -21,7 +21,7 @@ class SearchEnd {
     if (!command::Caller::of_this_thread()) signals_.emplace();
   }
 
-  // At a share of the limit: for a part of the search, so that others have their turn.
+  // At a share of the limit: for a part of the search, so that time is left for the others.
   bool is_here(double share = 1) const {
     return is_asked() || (limit_.value > 0 && elapsed() >= share * limit_.value);
   }

@@ -1,7 +1,7 @@
-// Commands that hold figures against each other: reproduce, compare, report.
+// Commands that compare figures: reproduce, compare, report.
 //
-// Each is a function over plain options that writes its answer to a stream, and beside it what puts
-// its words on the command line (ui/command/command.h).
+// Each is a function over plain options that writes its answer to a stream. Its add_NAME function
+// defines its words on the command line (ui/command/command.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ namespace tombolo::evidence_commands {
 struct ReproduceOptions {
   // "rail-only/table-4", or "rail-only" for all of it; empty: all claims; or "utilisation"
   std::string table;
-  // Only for "reference" and "reference/TABLE", measurements that a law is held against:
+  // Only for "reference" and "reference/TABLE", measurements that a law is compared with:
   std::string data;             // folder of rows to read instead of the program's; empty: those
   std::string law = "tombolo";  // that predicts them
   bool rows = false;            // each row, not only the table
@@ -30,7 +30,7 @@ Status reproduce(const ReproduceOptions& options, std::ostream& out);
 // What `reproduce` answers for reference tables; `table` is "" for all, else its short name.
 Status reproduce_reference(const ReproduceOptions& options, std::string_view table,
                            std::ostream& out);
-// What `reproduce utilisation` answers: the law's MFU over the catalog, beside the highest
+// What `reproduce utilisation` answers: the law's MFU over the catalog, compared with the highest
 // published.
 Status reproduce_utilisation(const ReproduceOptions& options, std::ostream& out);
 command::Command add_reproduce(CLI::App& app);

@@ -123,7 +123,7 @@ Result<std::unique_ptr<DecodeChild>> start(const DecodeOptions& options,
   return fail(child.error());
 }
 
-// The token goes to a terminal or a file of who asked for it, and into nobody's command line.
+// The token is printed to the user's terminal or file, and never put on a command line.
 void say_ready(const DecodeOptions& options, const transport::Address& at, const std::string& token,
                const generate::WorkerFacts& facts, std::ostream& out) {
   if (options.json) {

@@ -13,8 +13,8 @@
 
 namespace tombolo::perform_commands {
 
-// Which rank this process is; nothing where it starts all ranks itself. Of several processes with
-// the same mistake in their environment the first complains first.
+// Which rank this process is; nothing if it starts all ranks itself. If several processes have the
+// same mistake in their environment, the first one reports it first.
 Result<std::optional<join::LaunchedRank>> find_launched_rank();
 
 // Unusable where the launcher started more or fewer ranks than the Plan has.
@@ -23,32 +23,32 @@ Status check_size(const plan::Plan& plan, const join::LaunchedRank& launched);
 Result<run::Rendezvous> rendezvous(const TrainOptions& options, const join::LaunchedRank& launched,
                                    const std::optional<cluster::Islands>& islands);
 
-// Credentials as asked for, or what `tombolo init` made, where the ranks meet at another address
-// than loopback. Those of a folder that is asked for must be there.
+// Credentials as requested, or those that `tombolo init` made if the ranks meet at another address
+// than loopback. A folder that is requested must exist.
 join::Security security_of(const TrainOptions& options, const join::LaunchedRank& launched,
                            const std::optional<cluster::Islands>& islands);
 
-// Of --lease and --grace.
+// From --lease and --grace.
 Result<control::LeaseTerms> terms_of(const TrainOptions& options);
 
-// All that can be known before the worker of a rank that is not 0 begins.
+// The settings of a worker of a rank other than 0, as far as they are known before it starts.
 Result<run::WorkerStart> worker_start(const TrainOptions& options,
                                       const join::LaunchedRank& launched);
 
-// Becomes the worker of a rank that is not 0. Returns only when that fails.
+// Becomes the worker of a rank other than 0. Returns only if that fails.
 Error join_run(const TrainOptions& options, const join::LaunchedRank& launched);
 
-// Ranks that come again: for runs whose ranks somebody started one by one, and which go on by
-// themselves all the same (--restarts).
+// Ranks that rejoin: for runs whose ranks were started one by one by an external launcher, and that
+// still resume automatically (--restarts).
 //
-// This process keeps the rank's worker as a child, and starts it again whenever the run gathers
-// anew, until the run is over. A spare is the same without a rank: it waits at the launcher's
-// door until a seat is vacant (run/spare.h).
+// This process keeps the rank's worker as a child, and restarts it whenever the run gathers again,
+// until the run ends. A spare does the same without a rank: it waits at the launcher until one is
+// vacant (run/spare.h).
 //
-// Returns only what went wrong before there was a worker; ends the process as its worker ended.
+// Returns only errors from before there was a worker; else ends this process as its worker ended.
 Error return_as(const TrainOptions& options, const join::LaunchedRank& launched);
 
-// Returns when the run is over without it, or with what went wrong.
+// Returns when the run has ended without it, or with an error.
 Status wait_as_spare(const TrainOptions& options);
 
 }  // namespace tombolo::perform_commands

@@ -1,8 +1,8 @@
 // Commands that perform, and what a run needs around it: train, tune, profile, roofline, tokenize,
 // export, probe, status, init.
 //
-// Each is a function over plain options that writes its answer to a stream, and beside it what puts
-// its words on the command line (ui/command/command.h).
+// Each is a function over plain options that writes its answer to a stream. Its add_NAME function
+// defines its words on the command line (ui/command/command.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ struct ProfileOptions {
   command::InputOptions in;
   Seconds time{5};  // of timing, after the warm-up
   std::string out = "hardware.json";
-  std::string worker;    // path of tombolo-worker; empty: beside this program
+  std::string worker;    // path of tombolo-worker; empty: next to this program
   bool overlap = false;  // operators of a layer and their pairs, for strands, instead of stages
   bool json = false;
 };
@@ -35,7 +35,7 @@ struct RooflineOptions {
   int64_t ranks = 1;                               // that measure at once
   std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers; near those to be trained
   Seconds time{5};                                 // of timing, about
-  std::string worker;  // path of tombolo-worker; empty: beside this program
+  std::string worker;  // path of tombolo-worker; empty: next to this program
   bool json = false;
 };
 // This machine's processor as a device of a job, instead of the catalog's.
@@ -52,18 +52,18 @@ struct TrainOptions {
   uint16_t port = 0;       // of the launcher; 0: any
   std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
   std::string listen;      // address of this host; empty: the way to the rendezvous
-  std::string advertise;   // where other hosts call it; empty: there
+  std::string advertise;   // where other hosts connect to it; empty: there
   std::string ports;       // FIRST-LAST, on which ranks listen; empty: any
-  Seconds join_timeout{60};   // for all of these to come
+  Seconds join_timeout{60};   // for all ranks to join
   std::string credentials;    // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;     // to other hosts, in clear text
-  bool no_inbound = false;    // nobody can call the ranks of this process
+  bool no_inbound = false;    // other hosts cannot connect to the ranks of this process
   std::string lease;          // the shortest lease, a duration; empty: as long as the grace
-  std::string grace = "60s";  // the longest silence that is borne, a duration
-  // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
-  // one.
+  std::string grace = "60s";  // the longest tolerated silence, a duration
+  // How often to restart after lost workers, in a row from the same step; left out: 3, or 0 if ranks
+  // are started one by one.
   std::optional<int> restarts;
-  bool spare = false;              // wait for a seat of such a run,
+  bool spare = false;              // stand by for a vacant rank of such a run,
   std::string datacenter;          // in this one; empty: in any
   std::optional<bool> keep_state;  // left out: where there are replicas
   std::string prompt_weights;  // folder: ranks answer prompts with it while they wait; empty: none
@@ -71,15 +71,15 @@ struct TrainOptions {
   // Which ranks answer, each with its share of the layers; with one, that one has the whole model.
   std::vector<std::string> prompt_ranks = {"0"};
   std::string prompt_memory = "1 GiB";  // of keys and values
-  std::string prompt_piece = "5 ms";    // the longest layer where the Plan foresees no gap
+  std::string prompt_piece = "5 ms";    // the longest layer where the Plan predicts no gap
   int64_t prompt_load = 0;  // tokens of each prompt of a load for emulated ranks; 0: none
   std::string worker;
   bool capabilities = false;            // print what can be planned and what can be run, and end
   std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any
   bool json = false;
 };
-// Started once per rank by mpirun, torchrun or srun, rank 0 does all this, and the other processes
-// become workers: for them it returns only what went wrong before.
+// If mpirun, torchrun or srun started one process per rank, rank 0 does all this, and the others
+// become workers: for them it returns only errors from before that.
 Status train(const TrainOptions& options, std::ostream& out);
 command::Command add_train(CLI::App& app);
 
@@ -127,7 +127,7 @@ struct ExportCommandOptions {
   std::string file_size = "5 GB";
   bool json = false;
 };
-// Weights for others (weights::export_weights).
+// Writes weights for other programs (weights::export_weights).
 Status export_checkpoint(const ExportCommandOptions& options, std::ostream& out);
 command::Command add_export(CLI::App& app);
 
@@ -149,7 +149,7 @@ struct PrefillOptions {
   std::string flex_patience = "10 min";
   std::string patience = "30 s";
   std::string body = "1 MiB";
-  std::string api_keys;  // file; empty: anybody who can reach the address
+  std::string api_keys;  // file; empty: any client that can reach the address is served
   std::string certificate, private_key;
   std::string chat = "auto";
   std::string worker;
@@ -228,10 +228,10 @@ struct StatusOptions {
   bool once = false;
   bool json = false;
 };
-// Of this machine, line by line; exits with 0 also where something is missing.
+// What this machine has, line by line; exits with 0 also if something is missing.
 command::Command add_doctor(CLI::App& app);
 
-// What a run that goes on is doing; on a terminal drawn again every second until the run ends.
+// The state of a run in progress; on a terminal redrawn every second until the run ends.
 Status status(const StatusOptions& options, std::ostream& out);
 command::Command add_status(CLI::App& app);
 

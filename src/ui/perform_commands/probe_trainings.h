@@ -1,7 +1,7 @@
 // Short trainings of a job with other densities and batches, as a convergence profile wants them
 // (steer/tune/convergence_profile.h): each a run of its own, with all ranks on this host.
 //
-// What is done stands in FOLDER/trainings.json after each of them, so that one that was interrupted continues
+// After each of them FOLDER/trainings.json lists those that are done, so that an interrupted command continues
 // where it was: trainings are the same for the same seed.
 #pragma once
 
@@ -55,10 +55,10 @@ class ProbeTrainings {
  public:
   struct Options {
     std::string folder;
-    std::string worker;  // program; empty: beside this one
+    std::string worker;  // program; empty: next to this one
     std::string command, version;
     const std::atomic<bool>* stop = nullptr;
-    // Before a training that is not done yet, with how many were asked for until then; and while it lasts.
+    // on_begin: before a training that is not done yet, with how many were asked for so far. on_progress: during it.
     std::function<void(const DoneTraining&, int64_t number)> on_begin;
     std::function<void(const observe::Progress&)> on_progress;
     std::function<void(const std::string&)> log;  // any thread

@@ -1,6 +1,6 @@
 // The progress line of `tombolo train` on stderr: loss, tokens/s, iteration time, time to go.
 //
-// On a terminal one line that is written over; elsewhere a line now and then, so that logs stay
+// On a terminal one line that is overwritten; elsewhere a line now and then, so that logs stay
 // short.
 #pragma once
 

@@ -69,7 +69,8 @@ Status check_ranks(const plan::Plan& plan, const std::vector<int32_t>& answering
   return {};
 }
 
-// What each of the ranks takes beside training: its layers' weights, in float32, and keys and values.
+// Checks what each of the ranks needs in addition to training: weights of its layers, in float32, and
+// keys and values.
 Status check_memory(const TrainOptions& options, const plan::Plan& plan,
                     const std::vector<int32_t>& ranks, int64_t kv_bytes,
                     const model::Model& model) {

@@ -1,4 +1,4 @@
-// Prompts in the gaps of a run: what the ranks are told beforehand, and what came of it.
+// Prompts in the gaps of a run: what the ranks receive beforehand, and how much they computed.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace tombolo::perform_commands {
 
-// What --prompt-weights or --prompt-load ask for, in this process' environment: also for ranks that
-// others start with it. Nothing: neither was given. Unusable: no model there, values out of range,
-// both.
+// Puts what --prompt-weights or --prompt-load ask for into this process' environment: also for
+// ranks that others start with it. Nothing: neither was given. Unusable: no model there, values out
+// of range, both.
 Result<std::optional<join::RunPrompts>> place_prompts(const TrainOptions& options);
 
 // The same with what follows from the Plan: the gaps of the ranks that answer, by its prediction,
-// and how long a layer of a load takes by the law `prefill`. Ranks that were started elsewhere
-// foresee no gaps. Unusable: a rank that there is not, a load on devices that compute or without
-// [prefill], or of prompts that are too long.
+// and how long a layer of a load takes by the law `prefill`. Ranks that were started elsewhere get
+// no predicted gaps. Unusable: a rank that does not exist, a load on devices that compute or
+// without [prefill], or of prompts that are too long.
 Status place_gaps(const TrainOptions& options, const plan::Plan& plan, join::RunPrompts& prompts);
 
 // From the records of the ranks that answered prompts.
@@ -35,7 +35,7 @@ struct PromptUse {
   int64_t holds = 0;
   double held_s = 0, held_max_s = 0;
   double held_share = 0;  // of these ranks' time
-  double guard_s = 0;     // the longest that was learned; 0: nothing was foreseen
+  double guard_s = 0;     // the longest that was learned; 0: no gap was predicted
 
   bool operator==(const PromptUse&) const = default;
 };

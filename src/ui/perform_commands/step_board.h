@@ -1,8 +1,8 @@
 // What `tombolo train --board FOLDER` writes of each step (perform/board).
 //
-// A step that is followed by an evaluation stands there when that is known, which is with the next
-// step or at the end of the run. A folder that cannot be written to any more costs the board, not
-// the run.
+// A step that is followed by an evaluation is written once its result is known: with the next
+// step or at the end of the run. If the folder cannot be written to any more, the run continues
+// without its board.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // A run that others can watch: its pages, and where to find them.
 //
-// In the run's folder stands `watch.json` as long as the run lasts: the address of the pages and
-// the process, whose network namespace may be another one than that of whoever watches (islands).
+// While the run lasts its folder contains `watch.json`: the address of the pages, and the
+// process, whose network namespace may differ from the watching process's (islands).
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace tombolo::perform_commands {
 
 class WatchedRun {
  public:
-  // Serves the pages. Nobody is told where before announce().
+  // Serves the pages. Their address is not published before announce().
   static Result<std::unique_ptr<WatchedRun>> open(const std::string& address,
                                                   const observe::Telemetry& telemetry);
   Status announce(const std::string& folder);
@@ -28,8 +28,8 @@ class WatchedRun {
   std::string path_;
 };
 
-// The status page of the run in this folder. kUnusable where none is going on there. Enters the
-// run's network namespace, where that is another one.
+// The status page of the run in this folder. kUnusable if no run is in progress there. Enters the
+// run's network namespace, if that is another one.
 Result<std::string> status_page_of(const std::string& folder);
 
 }  // namespace tombolo::perform_commands

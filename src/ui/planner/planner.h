@@ -1,9 +1,9 @@
-// The planning commands as one function, for programs that are no command line.
+// The planning commands as one function, for programs that call them without a command line.
 //
 //   Answer answer = planner::ask({.words = {"plan", "<job>", "--json"}, .name = "<job>", .text = toml}, interruption, {});
 //
-// It is the command itself that answers, from its words on: what a person at a terminal gets, a program gets, and what is refused
-// is refused in the same words. Any number of threads may ask at the same time.
+// The command itself parses the words and answers, so a program gets what a person at a terminal gets, with the same error
+// messages. Any number of threads may ask at the same time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Question {
 };
 
 enum class Ending {
-  kAnswered,     // also where `error` says why not
+  kAnswered,     // also if `error` says why not
   kInterrupted,  // there is no answer
   kBug,          // `bug` says which check failed
 };

@@ -22,7 +22,7 @@ struct AstraCommandOptions {
   std::string job;       // instead: a job, whose workload is made as `convert --to chakra` would
   std::string granularity = "layer";     // of the job's computations
   bool remote_parameters = false;        // of a job with ZeRO 3: its shards are in remote memory
-  std::optional<int64_t> retarget;       // take the traces for those of so many ranks
+  std::optional<int64_t> retarget;       // take the traces for those of this many ranks
   std::vector<std::string> data_groups;  // with it: groups that join replicas; empty: found
   std::string system;
   std::string network;
@@ -52,7 +52,7 @@ struct AstraCommandOptions {
 Status astra(const AstraCommandOptions& options, std::ostream& out);
 command::Command add_astra(CLI::App& app);
 
-// What is told of a run beside ASTRA-sim's lines: exposed time and use of the network. Keys
+// Figures of a run in addition to ASTRA-sim's lines: exposed time and use of the network. Keys
 // "exposed", "dimensions" and "bytes_sent"; with per_npu also "per_npu_exposed".
 void add_figures(Value::Table& json, const astra::AstraLedger& ledger, bool per_npu);
 
@@ -73,8 +73,9 @@ trace::Trace make_trace(const AstraCommandOptions& options, const astra::AstraAn
 //
 // Axes as sweep/sweep_axis.h reads them, the last varying fastest; a key of a list without a
 // number means all its entries. Each point is what a single run with such files answers. Points are
-// shared out to threads; rows come in the order of the grid, so that neither their number nor
-// chance shows. A point that cannot be simulated ends the sweep: the first of the grid, by name.
+// shared out to threads; rows come in the order of the grid, so the answer depends neither on the
+// number of threads nor on chance. A point that cannot be simulated ends the sweep; the error names
+// the first of the grid.
 //
 // The answer: a table, with --json one document, with --csv also a file.
 Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions& of_astra,

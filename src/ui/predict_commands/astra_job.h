@@ -13,7 +13,7 @@
 namespace tombolo::predict_commands {
 
 struct JobAnswer {
-  astra::WorkloadAnswer run;  // its `answer` is taken by whoever prints
+  astra::WorkloadAnswer run;  // the caller that prints takes its `answer`
   int32_t microbatches = 0;
   std::vector<std::string> notes;  // on the job's own cluster: what sets it apart from `estimate`
 
@@ -26,8 +26,8 @@ struct JobAnswer {
 Result<JobAnswer> run_job(const std::string& job, const workload::WorkloadOptions& workload,
                           const astra::AstraOptions& options);
 
-// Where 5 % or more lie between them, which collectives contend on what: one sentence each. Partly empty
-// domains as well.
+// If the two differ by 5 % or more: which collectives contend on what, one sentence each. Also names
+// partly empty domains.
 std::vector<std::string> compared_with_estimate(const plan::Job& job,
                                                 const astra::AstraAnswer& answer);
 

@@ -119,7 +119,7 @@ Status convert_chakra(const ConvertOptions& options, chakra::TraceFormat format,
   if (options.to == "statistics") return statistics(input, options, out);
 
   const Drops drops = TRY(examine(input, options));
-  // Beside an answer on stdout there is no room for a list.
+  // If the answer goes to stdout, the list goes to stderr.
   std::ostream& list = options.out.empty() ? std::cerr : out;
   if (!drops.empty()) list << "dropped " << drops.size() << " edges\n";
   for (const Outline::BadEdge& edge : drops) list << "  " << chakra::to_text(edge) << "\n";

@@ -156,7 +156,7 @@ Value::Table parts_json(const cost::IterationTime& parts) {
           {"overhead_s", parts.overhead.value}};
 }
 
-// Where stages lie apart there is no one grid, only degrees.
+// With stages_apart there is no single grid, only degrees.
 Value::Table parallelism_json(const Estimate& e) {
   const cost::Configuration& c = e.configuration;
   if (!e.stages_apart) {

@@ -73,7 +73,7 @@ TEST(FabricCommand, takes_prices_with_and_without_a_unit) {
 
 // 64 A100 of a published row in domains of 8, switches of 8 ports: a Clos of 64 ports has 3 tiers,
 // 5 ports and 6 transceivers a GPU, 5 x 748 + 6 x 374 = 5,984 dollars; a rail of 8 is one switch,
-// 748 + 2 x 374 = 1,496. In a year of 8,760 hours beside 2 dollars an hour:
+// 748 + 2 x 374 = 1,496. In a year of 8,760 hours, in addition to 2 dollars an hour:
 // (2 + 0.683105) / (2 + 0.170776) = 1.236012.
 class FabricOfJob : public FolderTest {
  protected:

@@ -1,8 +1,8 @@
 // Commands that predict: simulate, estimate, traffic, strand, fabric, convert (astra:
 // astra_command.h).
 //
-// Each is a function over plain options that writes its answer to a stream, and beside it what puts
-// its words on the command line (ui/command/command.h).
+// Each is a function over plain options that writes its answer to a stream. Its add_NAME function
+// defines its words on the command line (ui/command/command.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -70,7 +70,7 @@ command::Command add_traffic(CLI::App& app);
 
 struct StrandCommandOptions {
   std::string job;
-  std::string beside;     // another job, whose plan stands beside; empty: none
+  std::string beside;     // another job, to show its plan next to it; empty: none
   std::string profile;    // overlap profile (CSV); empty: published overlap
   bool barriers = false;  // perform with them, instead of events
   std::string barrier = "20us";
@@ -98,7 +98,7 @@ struct ConvertOptions {
   bool json = false;    // statistics as one JSON document
   // Of a job to chakra, where its layers are split: a node per half a layer, or one per stage.
   std::string granularity = "layer";
-  // Of Chakra traces PREFIX.RANK.et, then `input` is PREFIX: as traces of so many ranks.
+  // Of Chakra traces PREFIX.RANK.et (`input` is then PREFIX): as traces of this many ranks.
   std::optional<int64_t> retarget;
   std::string comm_groups;               // file of their communicator groups; empty: none
   std::vector<std::string> data_groups;  // those that join replicas; empty: found

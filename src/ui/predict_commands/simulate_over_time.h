@@ -1,5 +1,5 @@
 // What changes from iteration to iteration of a simulation: the rate of each line, the density that a run
-// would choose, the period. `tombolo simulate --iterations`, where a WAN link has a rate_trace or the
+// would choose, the period. For `tombolo simulate --iterations`, if a WAN link has a rate_trace or the
 // density changes.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace tombolo::predict_commands {
 
-// Nothing changes: {.iterations = ...} alone. Unusable: a file that is no rate trace, options that count with
-// rates that stay.
+// If nothing changes: {.iterations = ...} alone. Unusable: a file that is no rate trace, options that assume
+// constant rates.
 Result<sim::Options> read_over_time(const SimulateOptions& options, const plan::Plan& plan);
 bool is_over_time(const plan::Plan& plan, const sim::Options& options);
 

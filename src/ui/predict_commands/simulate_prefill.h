@@ -11,8 +11,8 @@
 
 namespace tombolo::predict_commands {
 
-// Simulates the Plan for as long as it takes to know its period, then replays the requests. The
-// placements are added up again where --check is given. By the machine's clock.
+// Simulates the Plan until its period is known, then replays the requests. Verifies the
+// placements if --check is given. By the machine's clock.
 Result<prefill_sim::PrefillReport> simulate_prefill(const SimulateOptions& options,
                                                     const plan::Plan& plan);
 

@@ -125,7 +125,7 @@ std::vector<std::vector<std::string>> kind_rows(const TrafficSummary& s) {
   return rows;
 }
 
-// The first domains by themselves, where they are not all there is.
+// GPUs in the separate map of the first domains. There is such a map if these are not all GPUs.
 int64_t first_domains(const Traffic& traffic) {
   return std::min(kDomainsShown * traffic.domain_size(), traffic.gpus());
 }

@@ -1,4 +1,4 @@
-// A cluster that nobody has: a job becomes Chakra traces, and ASTRA-sim's command runs them.
+// A cluster that does not exist: a job becomes Chakra traces, and ASTRA-sim's command runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -168,7 +168,7 @@ py::dict ask(std::vector<std::string> words, std::string name, std::string text,
                            asked.answer->stopped && raised &&
                            raised->matches(PyExc_KeyboardInterrupt);
   if (raised && !best_so_far) throw std::move(*raised);
-  if (questions().closed) {  // what a thread may end with and nobody is told
+  if (questions().closed) {  // a thread may end with SystemExit without a message
     PyErr_SetNone(PyExc_SystemExit);
     throw py::error_already_set();
   }

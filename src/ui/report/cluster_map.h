@@ -1,4 +1,4 @@
-// A cluster, and what of a Plan its datacenters hold, as a map of the page of a decision.
+// A cluster, and which parts of a Plan its datacenters hold, as a map of the page of a decision.
 #pragma once
 
 #include <functional>

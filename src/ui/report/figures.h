@@ -38,7 +38,7 @@ Result<Value> comparison(const trace::Trace& first, const trace::Trace& second);
 //  "stages": [{"stage", "ranks", "layers", ...}], "links": [{"between", ...}], "json": "..."}
 Value plan_tables(const plan::Plan& plan);
 
-// Where stage durations come from, as a sentence: it stands beside every predicted figure.
+// Where stage durations come from, as a sentence: shown next to every predicted figure.
 const char* explain(plan::CostSource source);
 
 }  // namespace tombolo::report

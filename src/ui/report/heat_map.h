@@ -1,5 +1,5 @@
-// A page with heat maps: who hands how much to whom, as one self-contained HTML file in the looks
-// of the report of Traces.
+// A page with heat maps: who sends how much to whom, as one self-contained HTML file that looks
+// like the report of Traces.
 //
 // It knows nothing of what the numbers mean: matrices of non-negative bytes, one per layer (a kind
 // of traffic), words and tables come from the caller. Equal input gives equal bytes.
@@ -32,7 +32,7 @@ struct HeatMapLayer {
 struct HeatMapTable {
   std::string title;
   std::vector<std::string> columns;
-  int64_t figures = 0;  // so many columns after the first stand to the right
+  int64_t figures = 0;  // this many columns after the first are right-aligned
   std::vector<std::vector<std::string>> rows;
   std::string remark;  // a sentence below
   bool given = false;  // the job says it: no figure is predicted

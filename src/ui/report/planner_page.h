@@ -63,7 +63,7 @@ struct PlannerBars {
   std::string note;
 };
 
-// Who wins along an axis, which is drawn as a logarithm: from `from` on up to the next one's.
+// Which answer wins along a logarithmic axis: from `from` up to the `from` of the next range.
 struct PlannerRange {
   double from = 0;  // of the first one 0
   int64_t row = 0;  // 0: no answer

@@ -19,8 +19,8 @@
 
 namespace tombolo::report {
 
-// What commands state beside an iteration's time, and the page shows in cards: computed by them, as the page
-// knows no laws (predict/cost/worth.h). What is not known is shown as "–".
+// Figures that commands give in addition to an iteration's time, and that the page shows in cards. Commands
+// compute them, as the page knows no laws (predict/cost/worth.h). What is not known is shown as "–".
 struct Figures {
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;
@@ -39,7 +39,7 @@ struct Options {
   size_t timeline_bytes = kTimelineBytes;  // of each Trace
 };
 
-// The Plan that a Trace carries; none of a run of graphs.
+// The Plan that a Trace contains; none for a run of graphs.
 Result<std::optional<plan::Plan>> plan_of(const trace::Trace& trace);
 
 // From one Trace, or two of one Plan; a prediction comes first, whatever their order. Unusable

@@ -1,4 +1,4 @@
-// Text into HTML, safely. Names of jobs and datacenters come from files that strangers write.
+// Text into HTML, safely. Names of jobs and datacenters come from untrusted files.
 #pragma once
 
 #include <string>

@@ -43,8 +43,8 @@ int32_t order_of(Lane lane) {
   return static_cast<int32_t>(std::find(std::begin(kOrder), std::end(kOrder), lane) - kOrder);
 }
 
-// A rank's part in a sum of gradients is drawn among its computations, over the end of the last
-// backward where it begins beside it; so is what a pass communicates inside.
+// A rank's part in a gradient all-reduce is drawn among its computations, over the end of the last
+// backward if it begins during it; so is the communication inside a pass.
 LaneKey lane_of(const Interval& i) {
   if (i.action.kind == action::ActionKind::kNode) {
     const int32_t dimension = i.lane == Lane::kDimension ? i.action.stage : -1;

@@ -27,8 +27,8 @@ std::vector<size_t> spread(size_t count, size_t max);
 // Iterations to embed: spread(), with fewer where they hold more than kIntervalsMax intervals.
 std::vector<int64_t> chosen_iterations(const trace::Trace& trace);
 
-// What to embed of a Trace that is laid beside another: those of the chosen iterations it has, and,
-// where it lacks some, its last one, which then stands for them.
+// What to embed of a Trace that is shown next to another: those of the chosen iterations it has, and,
+// if it lacks some, its last one, which then stands for them.
 std::vector<int64_t> matching_iterations(const trace::Trace& trace,
                                          const std::vector<int64_t>& chosen);
 

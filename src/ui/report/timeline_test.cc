@@ -117,7 +117,7 @@ TEST(Timeline, IsCutWhereThePageIsFull) {
   EXPECT_THAT(to_json(timeline(trace, {1}), -1), Not(HasSubstr("cut_ns")));
 }
 
-// Two stages, two pipelines: lanes say which; the sum of gradients stands in its rank's lane.
+// Two stages, two pipelines: lanes say which; the gradient all-reduce is in its rank's lane.
 TEST(Timeline, TellsPipelinesApart) {
   Trace trace;
   trace.header.ranks = {{0, 0, "oregon", "cpu", 0},

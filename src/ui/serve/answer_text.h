@@ -1,5 +1,5 @@
-// Tokens become a text, piece by piece: no piece ends within a character, and none holds what
-// could be the begin of a stop string. Pure.
+// Tokens become a text, piece by piece: no piece ends within a character, and none contains what
+// could be the beginning of a stop string. Pure.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class AnswerText {
  public:
   explicit AnswerText(std::vector<std::string> stop) : stop_(std::move(stop)) {}
 
-  // The bytes of a token. Returns what can be shown of the text now. Bytes that are no UTF-8 become
-  // U+FFFD, as a model may say anything.
-  // Until it `may_stop`, stop strings are text like other.
+  // The bytes of a token. Returns what can be shown of the text now. Bytes that are not UTF-8
+  // become U+FFFD, as a model may generate any bytes.
+  // Without `may_stop`, stop strings are ordinary text.
   std::string add(std::string_view bytes, bool may_stop = true);
   // A stop string came: it and what follows is not part of the text, and add() gives no more.
   bool stopped() const { return stopped_; }
-  // The end: what was held back.
+  // The end: returns what was held back.
   std::string finish();
 
  private:

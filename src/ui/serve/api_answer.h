@@ -28,9 +28,9 @@ Value whole_answer(const AnswerFacts& facts, const std::string& text, StepKind e
 
 // A piece of a stream. `end`: in the last one, why it is the last.
 Value answer_chunk(const AnswerFacts& facts, const std::string& text, std::optional<StepKind> end);
-// The first one of a chat: who speaks.
+// The first one of a chat: the role.
 Value opening_chunk(const AnswerFacts& facts);
-// Behind the last one, for who asked for it.
+// After the last one, if the client asked for it.
 Value usage_chunk(const AnswerFacts& facts, const Usage& usage);
 
 // "data: {...}\n\n"

@@ -32,8 +32,8 @@ ApiError too_long(std::string message);
 ApiError too_many_requests();                 // 429: this server's own limit
 ApiError overloaded(const std::string& why);  // 503: the backend has no room, or has gone
 ApiError server_error(const std::string& message);
-ApiError lost(const std::string& message);  // 503: who computed has gone, so ask again
-// What the HTTP library answers by itself: 404, 413, and so on.
+ApiError lost(const std::string& message);  // 503: the worker has gone, so ask again
+// For what the HTTP library answers automatically: 404, 413, and so on.
 ApiError of_status(int status);
 
 Value error_object(const ApiError& error);

@@ -71,7 +71,7 @@ bool is_same(const Value& a, const Value& b) {
   return a == b || (number(a) && number(a) == number(b));
 }
 
-// A field, and the values that ask for what everybody gets.
+// A field, and the values that ask for the default behaviour.
 struct NotComputed {
   std::string_view key;
   std::vector<Value> usual = {};
@@ -197,7 +197,7 @@ ApiResult<std::vector<std::string>> stop_of(const Value& body) {
   return out;
 }
 
-// OpenAI's word for requests that may wait for a place; whoever says nothing does not wait.
+// OpenAI's field for requests that may wait for room; a request without it does not wait.
 ApiResult<bool> flex_of(const Value& body) {
   constexpr const char* kKey = "service_tier";
   if (!given(body, kKey)) return false;

@@ -1,11 +1,11 @@
 // What clients of OpenAI's API may ask for here: the bodies of POST /v1/completions and POST
 // /v1/chat/completions. Pure; fuzzed by fuzz/api_request_fuzz.cc.
 //
-// What would change the answer and is not computed (several choices, log probabilities, tools,
-// images, penalties, what vLLM and TGI know beside these) is refused by name, unless it asks for what
-// is done anyway; so is a field that is not known here. What only accompanies a request (user,
-// metadata) is ignored. Fields and defaults: OpenAI's API reference, version 1 of the API; vLLM's
-// protocol and SamplingParams; TGI's GenerateParameters.
+// Fields that would change the answer and are not implemented (several choices, log probabilities,
+// tools, images, penalties, further ones of vLLM and TGI) are refused by name, unless their value
+// asks for what is done anyway; so are fields that are not known here. Fields that only accompany a
+// request (user, metadata) are ignored. Fields and defaults: OpenAI's API reference, version 1 of
+// the API; vLLM's protocol and SamplingParams; TGI's GenerateParameters.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ApiRequest {
   std::optional<int64_t> seed;
   std::vector<std::string> stop;  // up to four, none empty
   bool ignore_eos = false;        // the model's own ends do not end it; vLLM's, as the next one
-  int64_t tokens_min = 0;         // before so many nothing ends it
+  int64_t tokens_min = 0;         // nothing ends it before this many
   bool flex = false;              // "service_tier": "flex"
   bool stream = false;
   bool stream_usage = false;

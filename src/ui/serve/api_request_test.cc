@@ -91,7 +91,7 @@ TEST(ApiRequest, RefusesByNameWhatIsNotComputed) {
   }
 }
 
-// vLLM's and TGI's fields, and those that nobody knows: they would have been another answer.
+// vLLM's and TGI's fields, and unknown ones: they would have given another answer.
 TEST(ApiRequest, RefusesWhatOtherServersCompute) {
   const auto refused = [](const std::string& field) {
     const auto got =

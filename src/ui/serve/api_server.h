@@ -1,7 +1,7 @@
 // A server of OpenAI's API over HTTP/1.1 or HTTPS: POST /v1/completions and /v1/chat/completions,
 // whole or as server-sent events, GET /v1/models, /health and /metrics.
 //
-// Every resource has a bound, and whoever exceeds it is told so at once:
+// Every resource has a bound, and a request that exceeds it gets an error at once:
 //
 //   bytes of a request            limits.body_bytes, 16 KiB for its head       413, 431
 //   time to send one              10 s                                         408
@@ -16,13 +16,13 @@
 //   connections being read        512 (transport/http_server.h)                the slowest ends
 //
 // Bodies are parsed and tokenized one at a time: a body of 1 MiB may take 100 MiB while it is
-// parsed. A client that leaves is noticed within 100 ms or at its next piece, and its prompt is
-// given up.
+// parsed. A client that disconnects is noticed within 100 ms or at its next piece, and its prompt is
+// cancelled.
 //
-// Keys are asked for before a body is read, on every path but /health. Nothing is logged.
+// Keys are checked before a body is read, on every path but /health. Nothing is logged.
 //
-// Pages in a browser may ask (CORS) where keys are asked for, which a strange page does not have, and
-// else those of this machine. Their preflight requests carry no key and are answered without one.
+// Browser pages may call it (CORS): any page if keys are required, as a foreign page has none, else
+// only pages of this machine. Their preflight requests carry no key and are answered without one.
 #pragma once
 
 #include <functional>
@@ -67,9 +67,9 @@ struct ServeOptions {
 
 class ApiServer {
  public:
-  // Unusable where the address is taken, the certificate or the key cannot be read, and where
-  // others than this machine could reach an address without TLS or without keys. What is passed in
-  // outlives the server.
+  // Unusable if the address is taken, if the certificate or the key cannot be read, and if other
+  // hosts could reach an address without TLS or without keys. What is passed in must outlive the
+  // server.
   static Result<std::unique_ptr<ApiServer>> open(ServeOptions options, Backend& backend,
                                                  text::TextEncoder& tokenizer, const Clock& clock);
   // Ends answers that are being given, and waits for them.

@@ -1,4 +1,4 @@
-// Who computes what a server answers. The server knows texts, users and limits; a backend knows
+// What computes the answers of a server. The server knows texts, users and limits; a backend knows
 // tokens. Any thread may call any of it.
 #pragma once
 
@@ -19,21 +19,21 @@ struct Step {
   std::string message = {};
 };
 
-// The answer to one admitted prompt, as it comes. Destroying it before its end says that nobody
-// reads on: what is left is not computed, and its memory is free for others.
+// The answer to one admitted prompt, as it comes. Destroying it before its end cancels it: the rest
+// is not computed, and its memory is free for others.
 class Answer {
  public:
   virtual ~Answer() = default;
   virtual Step next(SimDuration patience) = 0;
-  // A part of it is with its reader: from now on it cannot be begun anew.
+  // The client has received a part of it: from now on it cannot be restarted.
   virtual void commit() {}
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  // At once, or as soon as somebody who computes has a moment: never queues (flex_backend.h does, for
-  // those that may wait). Gives the request an id of its own.
+  // Returns as soon as a worker accepts or refuses; never queues (flex_backend.h does, for requests
+  // that may wait). Gives the request an id of its own.
   virtual tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) = 0;
   virtual bool alive() const = 0;                    // false: it will never answer again
@@ -41,7 +41,7 @@ class Backend {
   virtual std::string end() const = 0;               // why it is not alive
   virtual int64_t waiting() const { return 0; }      // requests that are not begun
   virtual bool may_return() const { return false; }  // not alive: another one may take its place
-  // Gives up all that is under way; nobody admits anything any more. Who computes hears it at once.
+  // Cancels all answers under way and admits nothing any more. Takes effect at the worker at once.
   virtual void hang_up() {}
 };
 

@@ -1,16 +1,16 @@
-// Messages of a chat as one prompt, in the way in which a model was taught them.
+// Messages of a chat as one prompt, in the format that a model was trained on.
 //
 // Templates are programs in Jinja, in tokenizer_config.json; here are the two that most models
 // published since 2024 descend from, recognised by their special tokens, and a plain one for models
-// that were never taught any:
+// that were trained on none:
 //
 //   chatml  <|im_start|>user\nHello<|im_end|>\n ... <|im_start|>assistant\n       Qwen and others
 //   llama3  <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|> ...
 //                                                                               Llama 3
 //   plain   User: Hello\n\n ... Assistant:
 //
-// Special tokens come from the template alone: where one stands in a message it is text, so that
-// nobody can speak in another role.
+// Special tokens come from the template alone: in a message they are encoded as text, so that no
+// message can pose as another role.
 #pragma once
 
 #include <array>

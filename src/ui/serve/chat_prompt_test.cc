@@ -53,7 +53,7 @@ TEST(ChatPrompt, Llama3) {
   EXPECT_THAT(got.stop, ElementsAre(302));
 }
 
-// Nobody puts a second one before it.
+// No second one is put before it.
 TEST(ChatPrompt, SaysWhetherItBegins) {
   auto llama =
       with_special({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"});
@@ -73,7 +73,7 @@ TEST(ChatPrompt, Plain) {
   EXPECT_THAT(got.stop_strings, ElementsAre("\n\nUser:"));
 }
 
-// Nobody speaks in another's role.
+// A message cannot pose as another role.
 TEST(ChatPrompt, AMessageHasNoSpecialTokens) {
   auto tokenizer = with_special({"<|im_start|>", "<|im_end|>"});
   const ChatPrompt got =

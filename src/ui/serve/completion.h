@@ -1,5 +1,5 @@
-// One request on its way: tokens from a backend become pieces of text, until the answer ends or
-// nobody wants more of it.
+// One request in progress: tokens from a backend become pieces of text, until the answer ends or
+// the client has gone.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct Piece {
 
 class Completion {
  public:
-  // The first `tokens_min` tokens are not held against `stop`.
+  // The first `tokens_min` tokens are not searched for `stop`.
   Completion(std::unique_ptr<Answer> answer, std::vector<std::string> stop,
              const text::TextEncoder& tokenizer, int64_t tokens_min = 0)
       : answer_(std::move(answer)),
@@ -34,7 +34,7 @@ class Completion {
 
   // What there is within `patience`, perhaps nothing. CHECKs that the end has not come.
   Piece next(SimDuration patience);
-  void commit() {  // its reader has a part of it
+  void commit() {  // the client has a part of it
     if (answer_) answer_->commit();
   }
   bool ended() const { return !answer_; }

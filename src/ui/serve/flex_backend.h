@@ -1,14 +1,14 @@
-// Requests that may wait do, for another backend: who says "service_tier": "flex" is not refused where there
-// is no room now (no memory, no gaps of training, others under way, nobody who computes) but asked again, one
-// after the other, the longest waiting first.
+// Queues requests for another backend if they may wait ("service_tier": "flex"): while there is no room (no
+// memory, no gaps of training, others under way, no worker) they are not refused but tried again, one after
+// the other, the longest waiting first.
 //
 //   no room within `patience` of its arrival          lost
-//   whoever computes has gone, and will not return    lost, at once
+//   the worker has gone, and will not return          lost, at once
 //   lost before its first token                       it waits again, behind the others
-//   refused for what it is                            at once, while nobody waits; else when its turn comes
+//   refused for another reason than room              at once, if no other waits; else when its turn comes
 //
-// Nothing runs here by itself: the one that waits longest asks when its reader does. How many may wait is
-// up to who admits them (ServeLimits::flex_requests).
+// There is no thread here: the request that waits longest is tried whenever its reader calls next(). The
+// caller limits how many may wait (ServeLimits::flex_requests).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class FlexBackend final : public Backend {
 
  private:
   class Flexible;
-  int64_t queue();  // behind all others; whose place it is
+  int64_t queue();  // behind all others; returns its place
   void leave(int64_t place);
   bool is_first(int64_t place) const;
 

@@ -33,7 +33,7 @@ class Flex : public testing::Test {
   FlexBackend backend_{inner_, {.patience = kTick * 10, .pause = kTick}, clock_};
 };
 
-// Whoever does not wait is refused as ever; those that do come in their order.
+// A request that may not wait is refused as usual; those that may are served in order.
 TEST_F(Flex, TheLongestWaitingIsFirst) {
   inner_.says = {7};
   inner_.refuses = kFull;

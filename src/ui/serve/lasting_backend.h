@@ -1,4 +1,4 @@
-// A backend that outlives who computes: where one ends that may return (a rank whose run starts anew, a
+// A backend that outlives its worker: if a worker ends that may return (a rank whose run restarts, a
 // decode worker that is started again), another one is opened in its place.
 //
 // What becomes of a prompt then:
@@ -6,11 +6,11 @@
 //   its reader has a part of the answer     lost, at once
 //   its reader has nothing yet              asked again of the next one, if that is there within
 //                                           prompt_patience; else lost
-//   it comes while nobody is there          refused (busy), at once
+//   it comes while there is no worker       refused (busy), at once
 //
-// An answer that is begun anew must give the tokens that it gave before, as equal seeds and weights do:
-// they are compared and not given twice. Where nobody comes within `patience`, or who has gone cannot
-// return, the end has come: alive() is false and end() says why.
+// A restarted answer must give the tokens that it gave before, as equal seeds and weights do:
+// they are compared and not given twice. If no worker comes within `patience`, or the one that has gone
+// cannot return, this backend ends: alive() is false and end() says why.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ struct LastingOptions {
   SimDuration patience{30'000'000'000};         // for the next one
   SimDuration prompt_patience{10'000'000'000};  // of each prompt meanwhile
   SimDuration pause{200'000'000};               // between two attempts
-  // One line when who computes has gone, and when it is back; on a thread of this object.
+  // One line when the worker has gone, and when one is back; called on a thread of this object.
   std::function<void(const std::string&)> log = [](const std::string&) {};
 };
 
 class LastingBackend final : public Backend {
  public:
-  // Opens the next one, within about so long, and gives up where the flag is set.
+  // Opens the next one, within about `patience`, and gives up when the flag is set.
   using Open = std::function<Result<std::unique_ptr<Backend>>(SimDuration patience,
                                                               const std::atomic<bool>& stop)>;
   LastingBackend(std::unique_ptr<Backend> first, Open open, LastingOptions options,
@@ -52,17 +52,17 @@ class LastingBackend final : public Backend {
 
  private:
   class Lasting;
-  struct Place {  // who computes now; nobody: another one is awaited, or it is over
+  struct Place {  // the current worker; null: another one is awaited, or `over`
     std::shared_ptr<Backend> worker;
     int64_t number = 0;  // of those that have been there
     bool over = false;
   };
   Place place() const;
-  // Another one than that, or the end, if it comes within `patience`.
+  // A worker other than number `than`, or the end, if either comes within `patience`.
   Place await_other(int64_t than, SimDuration patience);
   void keep();
   Result<std::unique_ptr<Backend>> reopen();
-  bool pause(SimDuration span);  // false: it is over
+  bool pause(SimDuration span);  // false: this object is being destroyed
 
   const Open open_;
   const LastingOptions options_;

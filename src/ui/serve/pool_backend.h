@@ -1,8 +1,8 @@
 // Several backends with the same model, such as the prompt pipelines of a run: a prompt goes to the one with the
-// fewest under way, and where that refuses it (no gap, no room, nobody there) to the next.
+// fewest under way, and if that one refuses it (no gap, no room, no worker) to the next.
 //
 //   refused by all for want of room          the refusal of the first that was asked
-//   refused for what it is                   at once
+//   refused for another reason               at once
 //   lost before its first token              asked again of the others, once; else lost
 //
 // It answers as long as one of them does.

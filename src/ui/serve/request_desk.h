@@ -1,5 +1,5 @@
-// From a body to an admitted prompt: parsed, tokenized, held against every limit, and given to the
-// backend. Any thread may call it; one body is looked at a time.
+// From a body to an admitted prompt: parsed, tokenized, checked against every limit, and passed to
+// the backend. Any thread may call it; bodies are processed one at a time.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@
 
 namespace tombolo::serve {
 
-// One of so many places, for as long as it lives.
+// One of a limited number of places, taken for as long as it lives.
 class Place {
  public:
-  // Nothing where all of them are taken.
+  // Null if all of them are taken.
   static std::unique_ptr<Place> take(std::atomic<int64_t>& taken, int64_t most);
   explicit Place(std::atomic<int64_t>& taken) : taken_(taken) {}
   Place(const Place&) = delete;

@@ -21,7 +21,8 @@ namespace {
 
 constexpr SimDuration kBeat{1'000'000'000};
 
-// A rank answers between its passes, which may take long; a client then asks somebody else sooner.
+// A rank answers only between its passes, which may take long. After this long without an answer the
+// prompt is refused, so that the client can ask another server.
 constexpr std::chrono::seconds kAdmissionMax{10};
 
 std::string silence_of(const char* who, int64_t beats) {
@@ -41,8 +42,8 @@ class WorkerBackend::Stream final : public Answer {
   int64_t id_;
 };
 
-// A decode worker is called before weights are loaded, and after a rank has answered: whoever calls a run
-// again and again must not call a decode worker as often.
+// A child: connects to the decode worker before weights are loaded. A run: only after its rank has
+// answered, so that retries of the run do not connect to the decode worker as often.
 Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions& options,
                                                             const std::atomic<bool>& stop) {
   std::unique_ptr<WorkerBackend> out(new WorkerBackend);
@@ -108,7 +109,7 @@ Status WorkerBackend::call_decode_worker(const generate::DecodePlace& place) {
   return {};
 }
 
-// First this front, then the worker, which has the keys and values. Nobody asks for anything before.
+// First links this front, then the worker, which has the keys and values. No prompt is sent before.
 Status WorkerBackend::link_both(const generate::DecodePlace& place, SimTime until,
                                 const std::atomic<bool>& stop) {
   const generate::WorkerFacts& there = decode_->facts();
@@ -154,8 +155,8 @@ void WorkerBackend::listen(int64_t beats_max) {
   }
 }
 
-// Silence is counted in beats that nobody has answered: a front that was stopped itself has sent none. A
-// child may be in a layer for long, and a silent one is nobody's but this front's.
+// Silence is counted in unanswered heartbeats, not in time, as a front that was stopped itself has sent
+// none. A child gets none: it may compute a layer for long, and only this front depends on it.
 bool WorkerBackend::beat(int64_t beats_max) {
   if (!line_->is_child()) {
     if (line_beats_++ == beats_max) {
@@ -226,7 +227,7 @@ void WorkerBackend::take_decoded(const WorkerMessage& message) {
   news_.notify_all();
 }
 
-// Who is asked depends on the share. False: it did not say yes.
+// The share decides which of the two is asked. False: it has not admitted the prompt.
 bool WorkerBackend::ask(generate::Request request, bool Inbox::*answered) {
   const int64_t id = request.id;
   const bool decodes = request.share == Share::kDecode;

@@ -1,13 +1,13 @@
-// A `tombolo-worker` as a backend, which has LibTorch and the weights, at the other end of a line
+// A `tombolo-worker`, which has LibTorch and the weights, as a backend at the other end of a line
 // (worker_line.h): a child process, or the rank of a run that answers while it waits.
 //
 // With a decode worker (handover/decode_worker.h) each answer of more than one token is shared: the worker
-// here reads the prompt and gives the first token, the other one gives those behind it. Both admit a prompt,
-// or it is refused. Where either ends, all is over: answers under way are lost (StepKind::kLost), nothing
+// here reads the prompt and gives the first token, the other one gives those after it. Both admit a prompt,
+// or it is refused. If either ends, this backend ends: answers under way are lost (StepKind::kLost), nothing
 // is admitted any more, and alive() says so. Whether another one may take this one's place:
 //
 //   the child ends                                no: it has said why on standard error
-//   the rank ends, or its run starts anew         yes
+//   the rank ends, or its run restarts            yes
 //   the decode worker ends, or its link is silent yes (5 s, and 3 s of grace: handover/decode_link.h)
 //   one of the two says nothing for `silence`     yes: they are asked for a sign of life once a second
 #pragma once
@@ -32,7 +32,7 @@ namespace tombolo::serve {
 
 struct WorkerOptions {
   std::string run = {};  // path of a run's socket; empty: a child, as the others say
-  std::string program;   // path of tombolo-worker; empty: the one beside this program
+  std::string program;   // path of tombolo-worker; empty: the one next to this program
   std::string weights;   // folder
   int64_t context = 0;   // 0: the model's
   int64_t kv_bytes = int64_t{1} << 30;
@@ -45,9 +45,9 @@ struct WorkerOptions {
 
 class WorkerBackend final : public Backend {
  public:
-  // Returns when the weights are there. Fails where the child ends before, which has said why on
-  // standard error, where a run does not greet in time, as one that computes without a gap, and when
-  // `stop` says so.
+  // Returns when the worker has its weights. Fails if the child ends before (it has said why on
+  // standard error), if a run does not greet in time, such as one that computes without a gap, and
+  // when `stop` is set.
   static Result<std::unique_ptr<WorkerBackend>> start(const WorkerOptions& options,
                                                       const std::atomic<bool>& stop);
   ~WorkerBackend() override;
@@ -78,9 +78,9 @@ class WorkerBackend final : public Backend {
   Status call_decode_worker(const generate::DecodePlace& place);
   Status link_both(const generate::DecodePlace& place, SimTime until,
                    const std::atomic<bool>& stop);
-  // Until the worker ends, or so many questions for a sign of life have no answer.
+  // Runs until the worker ends, or `beats_max` heartbeats have no answer.
   void listen(int64_t beats_max);
-  bool beat(int64_t beats_max);  // false: it is over
+  bool beat(int64_t beats_max);  // false: this backend has ended
   void take(const generate::WorkerMessage& message);
   void take_decoded(const generate::WorkerMessage& message);
   void end_all(const std::string& why, bool may_return = true);

@@ -121,7 +121,7 @@ TEST_F(OfARun, NoticesSilence) {
   EXPECT_TRUE(backend_->may_return());
 }
 
-// Whoever hangs up is seen to have gone, while its answers are still there.
+// After hang_up() the other end sees the line closed, while its answers still exist.
 TEST_F(OfARun, HangsUp) {
   start(kSecond * 30);
   const auto answer = admitted();
@@ -146,7 +146,7 @@ TEST_F(OfARun, ThatDoesNotGreet) {
   EXPECT_THAT(nobody.error().text(), HasSubstr("no run answers prompts there"));
 }
 
-// Who stands in the queue of a rank that accepts nobody is not held up by it.
+// A client in the queue of a rank that accepts no connection is not blocked by it.
 TEST_F(OfARun, ThatAcceptsNobody) {
   for (int i = 0; i < 4; ++i)
     EXPECT_FALSE(WorkerBackend::start({.run = path_, .greeting = SimDuration{1}}, never_));

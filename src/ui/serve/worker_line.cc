@@ -36,7 +36,7 @@ Result<std::unique_ptr<WorkerLine>> WorkerLine::to_run(const std::string& path) 
     return unusable(fmt::format("{}: no path for a socket", path), "one of up to 107 bytes");
   path.copy(at.sun_path, path.size());
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  // A rank that is stopped accepts nobody, and those who call it stand in a queue.
+  // A stopped rank accepts no connection; connect() blocks once its queue is full: hence a limit.
   const timeval at_once{.tv_usec = 200'000};
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &at_once, sizeof at_once);
   if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) {

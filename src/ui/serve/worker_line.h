@@ -18,7 +18,7 @@ namespace tombolo::serve {
 class WorkerLine {
  public:
   struct Child {
-    std::string program;  // path of tombolo-worker; empty: the one beside this program
+    std::string program;  // path of tombolo-worker; empty: the one next to this program
     std::string weights;  // folder
     int64_t context = 0;
     int64_t kv_bytes = 0;
@@ -26,23 +26,23 @@ class WorkerLine {
     int64_t threads = 1;
   };
   static Result<std::unique_ptr<WorkerLine>> to_child(const Child& child);
-  // Calls the socket at `path` at once or not at all.
+  // Connects to the socket at `path`, without retries.
   static Result<std::unique_ptr<WorkerLine>> to_run(const std::string& path);
   ~WorkerLine();  // a child ends with it
   WorkerLine(const WorkerLine&) = delete;
 
   bool is_child() const { return pid_ >= 0; }
-  // The next message, within `patience`; nothing, where none has come. Fails where the other end has
-  // gone, or says what is no message.
+  // The next message, within `patience`; nothing if none has come. Fails if the other end has gone, or
+  // sends a malformed message.
   Result<std::optional<generate::WorkerMessage>> hear(SimDuration patience);
   // The next message but beats, until then or until `stop`.
   Result<generate::WorkerMessage> await(SimTime until, const std::atomic<bool>& stop,
                                         const Clock& clock);
   // False: the other end has gone, or has read nothing for 10 s.
   bool say(const generate::FrontMessage& message);
-  // Asks for a sign of life, where that is possible without waiting.
+  // Sends a heartbeat, if that is possible without waiting.
   void say_beat();
-  // Nothing is heard or said any more, and the other end sees that.
+  // Closes the line for both directions; the other end sees that.
   void hang_up();
   // Where a child has ended before it was ready: how. Waits for it.
   Error ended_early();
