@@ -1,6 +1,9 @@
 #include "base/fields.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/json.h"
@@ -41,11 +44,33 @@ std::string nearest_name(std::string_view misspelt, const std::vector<std::strin
   return best;
 }
 
+std::string one_of(std::string_view misspelt, const std::vector<std::string>& known) {
+  const auto lower = [](std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+  };
+  const auto letters = [&](std::string_view text) {
+    std::string out = lower(text);
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  const std::string all = fmt::format("{}", fmt::join(known, ", "));
+  if (misspelt.size() > 64) return "one of " + all;  // hostile input: not worth the quadratic time
+  const size_t most = std::max<size_t>(1, misspelt.size() / 4);
+  for (const std::string& name : known) {
+    if (edit_distance(lower(misspelt), lower(name)) <= most || letters(misspelt) == letters(name)) {
+      return fmt::format("\"{}\"; all: {}", name, all);
+    }
+  }
+  return "one of " + all;
+}
+
 FieldReader::FieldReader(const Value& table, std::string file, std::string path,
                          std::optional<Error>* error)
     : table_(table), file_(std::move(file)), path_(std::move(path)), error_(error) {
   CHECK(table.get<Value::Table>(), "the fields of {} in {}", table.kind(), file_);
-  CHECK(error, "{}: nobody keeps what is wrong with {}", file_, path_.empty() ? "it" : path_);
+  CHECK(error, "{}: no list for what is wrong with {}", file_, path_.empty() ? "it" : path_);
 }
 
 std::string FieldReader::path_to(std::string_view key) const {

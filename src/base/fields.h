@@ -55,6 +55,11 @@ std::optional<E> from_name(std::string_view name) {
 // The known name nearest to a misspelt one, or "" where none is near.
 std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known);
 
+// What to try where one of the known names was wanted: "\"1f1b\"; all: gpipe, 1f1b" for "1F1B",
+// "one of gpipe, 1f1b" where none is near: a quarter of the letters may be wrong, at least one, or
+// their order. Capitals do not count.
+std::string one_of(std::string_view misspelt, const std::vector<std::string>& known);
+
 // What a key means, for `tombolo help job` (field_catalog.h): a few words, and of a Value what it may
 // be. Units and names are in the type. Readers and writers pass it over.
 struct KeyText {
@@ -133,11 +138,9 @@ class FieldReader {
       if (auto found = from_name<T>(*text)) {
         out = *found;
       } else {
-        std::string names;
-        for (const auto& entry : enum_names(T{})) {
-          names += (names.empty() ? "" : ", ") + std::string(entry.name);
-        }
-        wrong(value, key, "is not one of the known names", "one of " + names);
+        std::vector<std::string> names;
+        for (const auto& entry : enum_names(T{})) names.emplace_back(entry.name);
+        wrong(value, key, "is not one of the known names", one_of(*text, names));
       }
     } else if constexpr (std::is_integral_v<T>) {
       int64_t wide = 0;

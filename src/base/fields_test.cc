@@ -158,6 +158,12 @@ TEST(Fields, AHostileValueIsNotEchoedWhole) {
 TEST(Fields, NearestName) {
   EXPECT_EQ(nearest_name("bandwith", {"bandwidth", "latency"}), "bandwidth");
   EXPECT_EQ(nearest_name("x", {"bandwidth", "latency"}), "");
+  EXPECT_EQ(one_of("1F1B", {"gpipe", "1f1b", "zb-v"}), "\"1f1b\"; all: gpipe, 1f1b, zb-v");
+  EXPECT_EQ(one_of("zbv", {"gpipe", "1f1b", "zb-v"}), "\"zb-v\"; all: gpipe, 1f1b, zb-v");
+  EXPECT_EQ(one_of("eats", {"west", "east"}), "\"east\"; all: west, east");
+  EXPECT_EQ(one_of("fp64", {"bf16", "fp32"}), "one of bf16, fp32");
+  EXPECT_EQ(one_of(std::string(100, 'a'), {std::string(100, 'a')}),
+            "one of " + std::string(100, 'a'));
   EXPECT_EQ(nearest_name(std::string(100, 'a'), {std::string(100, 'a')}), "");
 }
 
@@ -182,7 +188,7 @@ TEST(Fields, AReaderHasATableAndAPlaceForItsComplaint) {
   EXPECT_DEATH(FieldReader(Value(3), "job.toml", "wan", &error),
                "the fields of a whole number in job.toml");
   EXPECT_DEATH(FieldReader(table, "job.toml", "wan", nullptr),
-               "job.toml: nobody keeps what is wrong with wan");
+               "job.toml: no list for what is wrong with wan");
 }
 
 }  // namespace

@@ -33,11 +33,9 @@ Status check_names(const Job& job) {
        {std::pair("must", &wanted.must), std::pair("must_not", &wanted.must_not)}) {
     for (const std::string& name : *names) {
       if (contains(known, name)) continue;
-      const std::string nearest = nearest_name(name, known);
       return unusable(
           fmt::format("{}: selection.{}: there is no datacenter \"{}\"", job.file, key, name),
-          nearest.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
-                          : fmt::format("\"{}\"", nearest));
+          one_of(name, known));
     }
   }
   for (const std::string& name : wanted.must) {
@@ -124,7 +122,7 @@ Result<int64_t> set_microbatches(const Job& job, SelectionSetting& setting) {
   return setting.microbatches_of_one(job.parallelism.data);
 }
 
-// What a pipeline of so many partitions costs in one datacenter.
+// What a pipeline of a given number of partitions costs in one datacenter.
 struct Stages {
   Seconds forward, backward;  // of the slowest one
   Bytes gradients;            // of the largest one
@@ -267,14 +265,14 @@ auto links_by_law(const Job& job, const std::vector<cluster::Datacenter>& datace
   };
 }
 
-// Of what a job states instead of the link's: none with a ratio, which is all that a transfer takes.
+// The latency that a job states instead of the link's: 0 with a ratio, which includes the latency.
 std::optional<Seconds> stated_latency(const Job& job) {
   if (selection_or_default(job).communication_to_compute) return 0_s;
   return job.stage_times ? job.stage_times->latency : std::nullopt;
 }
 
-// Whose transfers the job states: a time, whose latency it states beside it or else the link, or a
-// ratio, which is all they take.
+// Links whose transfers the job states: as a time, with the latency that the job states or else the
+// link's, or as a ratio, which includes the latency.
 auto links_as_stated(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
                      Seconds transfer) {
   return [cluster = job.cluster, datacenters, transfer, latency = stated_latency(job)](

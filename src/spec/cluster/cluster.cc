@@ -111,11 +111,9 @@ Result<Cluster> read_cluster(const Value& table, const std::string& file, const 
         const int line = between ? between->line : 0;
         std::vector<std::string> known;
         for (const Datacenter& each : cluster.datacenters) known.push_back(each.name);
-        const std::string nearest = nearest_name(end, known);
         return unusable(fmt::format("{}: wan[{}].between: there is no datacenter \"{}\"",
                                     line ? fmt::format("{}:{}", file, line) : at, i, end),
-                        nearest.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
-                                        : fmt::format("\"{}\"", nearest));
+                        one_of(end, known));
       }
     }
     if (cluster.link(link.between[0], link.between[1]) != &link) {

@@ -21,7 +21,7 @@ class Devices {
   Devices(const cluster::Datacenter& datacenter, bool aligned)
       : datacenter_(&datacenter), aligned_(aligned) {}
 
-  // The first of so many neighbours, or nothing.
+  // The first of this many neighbours, or nothing.
   std::optional<int64_t> take(int64_t shards) {
     const int64_t on_node = datacenter_->devices_per_node;
     const int64_t left = on_node - next_ % on_node;
@@ -30,7 +30,7 @@ class Devices {
     next_ += shards;
     return next_ - shards;
   }
-  // How many ranks of so many shards there is room for from the beginning.
+  // How many ranks of this many shards there is room for from the beginning.
   int64_t room(int64_t shards) const {
     const int64_t on_node = datacenter_->devices_per_node;
     return aligned_ && shards <= on_node ? datacenter_->nodes * (on_node / shards)
@@ -63,7 +63,7 @@ Result<std::vector<int64_t>> share_stages(const Asked& asked) {
   const int64_t stages = asked.parallelism.pipeline;
   const int64_t replicas = asked.parallelism.data;
   const auto count = static_cast<int64_t>(asked.cluster.datacenters.size());
-  int64_t shards = 1;  // of the widest stage: with unlike ones people say where each lies
+  int64_t shards = 1;  // of the widest stage: where stages differ, people say where each lies
   for (int64_t s = 0; s < stages; ++s) shards = std::max(shards, asked.parallelism.shards_at(s));
   std::vector<int64_t> room;
   for (const Devices& devices : devices_of(asked.cluster)) {
@@ -123,8 +123,11 @@ Result<size_t> find_datacenter(const Asked& asked, const std::string& key,
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.name == name; });
   if (found != all.end()) return static_cast<size_t>(found - all.begin());
+  std::vector<std::string> names;
+  for (const auto& each : all) names.push_back(each.name);
   return unusable(
-      fmt::format("{}: parallelism.{}: there is no datacenter \"{}\"", asked.file, key, name));
+      fmt::format("{}: parallelism.{}: there is no datacenter \"{}\"", asked.file, key, name),
+      one_of(name, names));
 }
 
 Result<std::vector<size_t>> find_datacenters(const Asked& asked, const std::string& key,

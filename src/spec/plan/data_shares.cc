@@ -97,7 +97,7 @@ Status check_pipelines(const Plan& plan) {
 Status check_all_read(const Plan& plan, const std::vector<DataReaders>& readers) {
   for (size_t k = 0; k < readers.size(); ++k) {
     if (!readers[k].pipelines.empty()) continue;
-    return unusable(fmt::format("nobody reads data.share[{}] in {}; of pipeline 0, {}", k,
+    return unusable(fmt::format("no rank reads data.share[{}] in {}; of pipeline 0, {}", k,
                                 fmt::join(plan.data->share[k].datacenters, " and "),
                                 text(plan, ends_of(plan, 0))),
                     "the datacenters or the pipelines that should read it, or leaving it out");
@@ -138,11 +138,9 @@ Status check_share_names(const Data& data, const cluster::Cluster& cluster,
   for (size_t k = 0; k < data.share.size(); ++k) {
     for (const std::string& name : data.share[k].datacenters) {
       if (holds(known, name)) continue;
-      const std::string near = nearest_name(name, known);
       return unusable(fmt::format("{}: data.share[{}].datacenters: there is no datacenter \"{}\"",
                                   file, k, name),
-                      near.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
-                                   : fmt::format("\"{}\"", near));
+                      one_of(name, known));
     }
   }
   return {};

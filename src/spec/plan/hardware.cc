@@ -54,13 +54,16 @@ std::string to_json_text(const Hardware& hardware) {
 }
 
 Result<Hardware> parse_hardware(std::string_view text, const std::string& name) {
-  const Value value = TRY(parse_json(text, name));
-  return TRY(read_fields<HardwareFile>(value, name)).hardware;
+  auto value = parse_json(text, name);
+  if (!value) {
+    value.error().hint = "the file that tombolo profile JOB --out hardware.json writes";
+    return fail(value.error());
+  }
+  return TRY(read_fields<HardwareFile>(*value, name)).hardware;
 }
 
 Result<Hardware> read_hardware(const std::string& path) {
-  const std::string text = TRY(read_file(path));
-  return parse_hardware(text, path);
+  return parse_hardware(TRY(read_file(path)), path);
 }
 
 std::vector<KeyEntry> hardware_keys() { return keys_of<HardwareFile>(); }

@@ -39,6 +39,9 @@ TEST(HardwareFile, SaysWhatIsWrong) {
   const Result<Hardware> version = parse_hardware("{\"tombolo_hardware\": 2}", "h.json");
   ASSERT_FALSE(version);
   EXPECT_THAT(version.error().text(), ::testing::HasSubstr("this program reads version 1"));
+  const Result<Hardware> job = parse_hardware("[model]\npreset = \"byte-3m\"\n", "job.toml");
+  ASSERT_FALSE(job);
+  EXPECT_THAT(job.error().text(), ::testing::HasSubstr("try the file that tombolo profile JOB"));
 }
 
 }  // namespace

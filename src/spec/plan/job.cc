@@ -63,7 +63,7 @@ void describe(Archive& a, StageTimes& times) {
       a, "pair_forward", times.pair_forward,
       "from the start of a pair until its forward's result is there; left out: the whole pair");
   a.check(times.pair_forward.empty() || !times.pair.empty(), "pair_forward",
-          "is when the forward of a pair ends, and pair is left out", "pair = \"3 ms\" beside it");
+          "is when the forward of a pair ends, and pair is left out", "pair = \"3 ms\" with it");
   a.optional("reduce", times.reduce,
              "gradient all-reduce among the replicas, once per iteration; left out: none");
   a.optional("transfer", times.transfer,
@@ -73,7 +73,7 @@ void describe(Archive& a, StageTimes& times) {
   a.optional("in_flight", times.in_flight,
              "microbatches that a device has memory for; left out: any number");
   a.check(!times.latency || times.transfer, "latency", "is that of a transfer, which is left out",
-          "transfer = \"2 ms\" beside it");
+          "transfer = \"2 ms\" with it");
   a.check(!times.in_flight || *times.in_flight >= 1, "in_flight", "must be at least 1");
   a.check(!times.forward.empty(), "forward", "is needed");
   a.check(!times.backward.empty(), "backward", "is needed");
@@ -165,7 +165,7 @@ Status check_pair_times(const Job& job) {
     }
     return unusable(
         fmt::format("{}: stage_times.pair = \"{}\" of stage {}, whose forward ends after {}: alone "
-                    "the forward takes {} and the backward beside it {}",
+                    "the forward takes {} and the backward with it {}",
                     job.file, format(pair), s, format(ends), format(forward), format(backward)),
         "a pair at least as long as each of the two, pair_forward between forward and pair");
   }
@@ -334,11 +334,17 @@ std::optional<std::string> note_on_zero(const Decisions& asked) {
   }
   if (p.zero != 2 || p.pipeline == 1 || asked.training.micro_batch < 1 || p.data < 1) return {};
   if (p.data * p.context == 1 || p.whole_gradients(asked.microbatches()) < 1) return {};
-  return "zero = 2 beside a pipeline: each device adds up whole gradients of all microbatches, and "
+  return "zero = 2 with a pipeline: each device adds up whole gradients of all microbatches, and "
          "they are summed once, as with zero = 1";
 }
 
 Result<Job> job_from_value(const Value& value, const std::string& file) {
+  if (value.find("datacenter") && !value.find("cluster")) {
+    const std::string at = value.line ? fmt::format("{}:{}", file, value.line) : file;
+    return unusable(fmt::format("{}: a file of datacenters, and no job", at),
+                    fmt::format("a job with [model], [training] and [cluster] file = \"{}\"",
+                                std::filesystem::path(file).filename().string()));
+  }
   JobFile sections = TRY(read_fields<JobFile>(value, file));
   Job job = std::move(sections.job);
   job.file = file;

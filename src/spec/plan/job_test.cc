@@ -431,6 +431,14 @@ TEST(Job, AnUnreadableFileIsUnusable) {
   EXPECT_EQ(job.error().exit_code(), 2);
 }
 
+TEST(Job, AFileOfDatacentersIsNone) {
+  const Result<Job> job = parse_job("[[datacenter]]\nname = \"oslo\"\nnodes = 2\n", "oslo.toml");
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().text(),
+            "oslo.toml:1: a file of datacenters, and no job\n"
+            "  try a job with [model], [training] and [cluster] file = \"oslo.toml\"");
+}
+
 TEST(PlanFile, ReadsBackWhatItWritesToTheLastBit) {
   const Plan plan = *plan_of(test::kTwoCpus);
   const std::string text = to_json_text(plan);

@@ -113,7 +113,7 @@ Status validate_shards_apart(const Plan& plan) {
   }
   for (int32_t position = 0; position < plan.parallelism.pipeline; ++position) {
     if (plan.replicas_that_shard(position) > 0) continue;
-    return unusable(fmt::format("parallelism.zero = 1, and datacenters have unlike numbers of "
+    return unusable(fmt::format("parallelism.zero = 1, and datacenters have different numbers of "
                                 "replicas of stage {}: they would shard it differently",
                                 position),
                     "zero = 0, or as many replicas in each datacenter");
@@ -196,7 +196,10 @@ Status validate_ends(const Plan& plan) {
   for (const auto& [key, stage, allowed] : ends) {
     for (const std::string& name : *allowed) {
       if (plan.cluster.find(name)) continue;
-      return unusable(fmt::format("parallelism.{}: there is no datacenter \"{}\"", key, name));
+      std::vector<std::string> names;
+      for (const auto& each : plan.cluster.datacenters) names.push_back(each.name);
+      return unusable(fmt::format("parallelism.{}: there is no datacenter \"{}\"", key, name),
+                      one_of(name, names));
     }
     for (const int32_t rank : plan.replicas_of(stage)) {
       const std::string& here = plan.ranks[static_cast<size_t>(rank)].datacenter;
@@ -576,7 +579,7 @@ Channel shared_channel(const Plan& plan, int32_t from, int32_t to) {
   Channel channel = expected_channel(plan, from, to);
   CHECK(channel.wan, "ranks {} and {} share no WAN", from, to);
   const std::vector<int32_t> members = sharers(plan, from, to);
-  CHECK(!members.empty(), "ranks {} and {} send by themselves", from, to);
+  CHECK(!members.empty(), "ranks {} and {} send separately", from, to);
   const auto pipelines = static_cast<double>(members.size());
   if (channel.occupancy) {
     channel.occupancy = *channel.occupancy / pipelines;
