@@ -495,8 +495,8 @@ class ReportTest(PageTest):
             browser.keep("replicas")
             self.assertEqual([], browser.errors())
             text = browser.run("return document.body.innerText")
-            for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 microbatches each", "Sum of gradients",
-                          "stage 2 · pipeline 1 · iowa", "busy share 62 % on average, 67 % at most", "late 4.00 ms", "realtime yes", "too busy no"):
+            for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 microbatches each", "Gradient all-reduce",
+                          "stage 2 · pipeline 1 · iowa", "busy 62 % on average, 67 % at most", "waits ended late by 4.00 ms", "with real-time scheduling", "not too busy"):
                 self.assertIn(words, text)
             self.assertNotIn("The machine was too busy", text)
             rows = "return gantt.view.groups[1].lanes.filter((l) => l.lane.kind === 'compute').map((l) => l.lane.rank)"
@@ -533,7 +533,7 @@ class ReportTest(PageTest):
             browser.run(SEARCH, "REDUCE_GRAD")
             browser.mouse(("move", *browser.place_of("emulated", "2REDUCE_GRAD")))
             tip = browser.run("return document.getElementById('tooltip').innerText")
-            for words in ("Sum of gradients", "emulated · bytes\u00a0÷\u00a0100", "2REDUCE_GRAD", "stage 2 · pipeline 0 · iowa",
+            for words in ("Gradient all-reduce", "emulated · bytes\u00a0÷\u00a0100", "2REDUCE_GRAD", "stage 2 · pipeline 0 · iowa",
                           "from this rank's arrival", "each rank adds", "predicted"):
                 self.assertIn(words, tip)
             self.assertNotIn("bps", tip)

@@ -92,10 +92,14 @@ function machine_lines() {
     return element("p", {class: "note machine"}, badge_of(trace), ` The machine during this run: ${parts.join("; ")}.`);
   });
 }
-const kMachineYesNo = ["too_busy", "realtime"];
+const kMachineWords = {busy_share: "busy", own_share: "busy with this run", cores_used: "cores used by a rank", late_s: "waits ended late by"};
+const kMachineYesNo = {  // of 1, of 0, of some ranks
+  too_busy: ["too busy for these figures to mean anything", "not too busy", "too busy at times"],
+  realtime: ["with real-time scheduling", "without real-time scheduling", "real-time scheduling on some ranks"],
+};
 function machine_part({name, mean, max}) {
-  const words = name.replace(/_s$/, "").replaceAll("_", " ");
-  if (kMachineYesNo.includes(name)) return words + (mean === 1 ? " yes" : mean === 0 ? " no" : " in part");
+  if (name in kMachineYesNo) return kMachineYesNo[name][mean === 1 ? 0 : mean === 0 ? 1 : 2];
+  const words = kMachineWords[name] ?? name.replace(/_s$/, "").replaceAll("_", " ");
   const text = name.endsWith("_share") ? share_text : name.endsWith("_s") ? (s) => time_text(s * 1e9, 3) : (v) => significant(v, 3);
   return mean === max ? `${words} ${text(mean)}` : `${words} ${text(mean)} on average, ${text(max)} at most`;
 }
@@ -190,7 +194,7 @@ function breakdown_section() {
             data.traces.map((trace) => element("li", {}, badge_of(trace)))),
     element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
             "while the rank computes nothing and one of its messages is on the way, or a pass waits for its collectives" +
-            (has_replicas ? ", or it is in the sum of gradients or waits there for other replicas" : "") +
+            (has_replicas ? ", or it is in the gradient all-reduce or waits there for other replicas" : "") +
             "; idle is what remains.",
             data.traces.filter((trace) => trace.breakdown.some((row) => row.prompts_ns > 0)).map((trace) => [" ", badge_of(trace), prompts_text(trace)])),
   ];
@@ -239,7 +243,7 @@ function prediction_section() {
   return [element("div", {class: "two"}, element("div", {}, table,
     element("p", {class: "note"}, "Mean duration of one piece of work. The error is (first − second) / second: negative where " +
             "the first was too short. A bar of full length means 25 % or more." +
-            (has_replicas ? " A sum of gradients counts from each rank's arrival, waiting for the others included." : ""))), iteration_chart())];
+            (has_replicas ? " A gradient all-reduce counts from each rank's arrival, waiting for the others included." : ""))), iteration_chart())];
 }
 
 function time_or_dash(ns) {

@@ -1,7 +1,7 @@
 // What the timeline shows: rows of the embedded data become tracks, in which nothing overlaps.
 "use strict";
 
-const kRowsMax = 6;  // of one lane: messages in flight are drawn beside each other
+const kRowsMax = 6;  // of one lane: messages in flight are drawn next to each other
 
 for (const trace of data.traces) {
   trace.actions = trace.timeline.actions.map(parse_action);
@@ -56,7 +56,7 @@ function arrange(lanes, {by, links}) {
     // Where links are folded, those to another stage than the next one (of a tied embedding, between replicas) are apart.
     entry.peer_stage = folds ? stage_of.get(peer) : null;
     const link = Number(kind === "link"), back = Number(peer < rank && entry.peer_stage !== stage);
-    const boundary = stage - back;  // of a link: both directions beside each other
+    const boundary = stage - back;  // of a link: both directions next to each other
     const block = by === "pipeline" ? [replica] : [link, boundary, back, ...(folds && link ? [entry.peer_stage] : [])];
     entry.block = block.join(".");
     return [entry, [...block, ...(by === "pipeline" ? [link, boundary, back] : [replica]), rank]];

@@ -44,7 +44,7 @@ const kKinds = {
   I: {name: "Backward, of inputs", color: "--kind-B"},
   W: {name: "Backward, of weights", color: "--kind-W"},
   R: {name: "Recompute", color: "--kind-R"},
-  REDUCE_GRAD: {name: "Sum of gradients", color: "--kind-REDUCE", brief: "+"},
+  REDUCE_GRAD: {name: "Gradient all-reduce", color: "--kind-REDUCE", brief: "+"},
   SUM_TIED: {name: "Gradients of the tied embedding", color: "--kind-REDUCE"},
   TP: {name: "Tensor communication", color: "--kind-SEND_F", brief: "="},
   CP: {name: "Context communication", color: "--kind-SEND_B", brief: "="},
