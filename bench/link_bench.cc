@@ -34,7 +34,7 @@
 
 #include "base/clock.h"
 #include "perform/transport/endpoint.h"
-#include "perform/transport/splice_door.h"
+#include "perform/transport/splice_listener.h"
 #include "perform/trust/authority.h"
 #include "spec/cluster/islands.h"
 
@@ -62,7 +62,7 @@ struct Options {
 };
 
 struct Pair {
-  std::unique_ptr<SpliceDoor> door;
+  std::unique_ptr<SpliceListener> door;
   std::unique_ptr<Endpoint> sender, receiver;
 };
 
@@ -110,10 +110,10 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
   const SimTime deadline = clock.now() + SimDuration{30'000'000'000};
   if (options.spliced) {
     pair.door = TRY(on(there, [&] {
-      return SpliceDoor::open({.listen_address = there.address,
-                               .network = islands->network,
-                               .token = token,
-                               .ranks = 2});
+      return SpliceListener::open({.listen_address = there.address,
+                                   .network = islands->network,
+                                   .token = token,
+                                   .ranks = 2});
     }));
     const auto meet = [&](Endpoint& end, int32_t peer) {
       return end.meet(peer, there.address, pair.door->port(), shape, deadline);

@@ -46,7 +46,7 @@ void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_m
   }
 }
 
-// Checksums stop nearly every mutation at the door. So the same bytes also come as the fields of
+// Checksums stop nearly every mutation at the listener. So the same bytes also come as the fields of
 // frames that are sound, over the three connections of a link. Payloads repeat the message's number
 // and offset, so that a message which was put together wrongly is seen. A resumable link also loses
 // connections and gets them back, sends, and may be told of bytes twice.
@@ -114,7 +114,7 @@ class Fields {
   }
 
   uint64_t said_ = 0;  // bytes
-  FrameDecoder decoder_{kStrangerPayloadMax};
+  FrameDecoder decoder_{kUnauthenticatedPayloadMax};
   Link link_{{.self = kSelf, .peer = 1, .message_max = 200}};
 };
 
@@ -142,7 +142,7 @@ void shares(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::span bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  stream(bytes, size_t{data[0]} + 1, kStrangerPayloadMax);
+  stream(bytes, size_t{data[0]} + 1, kUnauthenticatedPayloadMax);
   shares(bytes);
   for (const bool resumable : {false, true}) {
     Fields fields(resumable);

@@ -70,7 +70,7 @@ FieldReader::FieldReader(const Value& table, std::string file, std::string path,
                          std::optional<Error>* error)
     : table_(table), file_(std::move(file)), path_(std::move(path)), error_(error) {
   CHECK(table.get<Value::Table>(), "the fields of {} in {}", table.kind(), file_);
-  CHECK(error, "{}: no list for what is wrong with {}", file_, path_.empty() ? "it" : path_);
+  CHECK(error, "{}: nowhere to keep what is wrong with {}", file_, path_.empty() ? "it" : path_);
 }
 
 std::string FieldReader::path_to(std::string_view key) const {

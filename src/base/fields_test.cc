@@ -188,7 +188,7 @@ TEST(Fields, AReaderHasATableAndAPlaceForItsComplaint) {
   EXPECT_DEATH(FieldReader(Value(3), "job.toml", "wan", &error),
                "the fields of a whole number in job.toml");
   EXPECT_DEATH(FieldReader(table, "job.toml", "wan", nullptr),
-               "job.toml: no list for what is wrong with wan");
+               "job.toml: nowhere to keep what is wrong with wan");
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ Result<std::string> read_file(const std::string& path, int64_t limit = int64_t{1
 // renamed onto `path` by commit(). Without commit() the destructor removes the temporary file.
 //
 // A symbolic link is followed and kept, also one whose target does not exist yet. An existing file
-// keeps its mode, and its owner where this process may give files away. What is not a regular file (a
-// device, a FIFO), or is what stdout goes to, is never replaced: it is opened and written in place, so
-// that what was written before an error stays written. "-" is stdout.
+// keeps its mode, and its owner where this process may give files away. What exists and is not a
+// regular file (a device, a FIFO), or is what stdout goes to, is never replaced: it is opened and
+// written in place, so that what was written before an error stays written. "-" is stdout.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);

@@ -24,7 +24,7 @@ bool outlives_terminal() {
 }
 
 StopSignals::StopSignals(SecondSignal second) {
-  CHECK(!alive.exchange(true), "somebody else waits for the signals already");
+  CHECK(!alive.exchange(true), "another object waits for the signals already");
   stopped = false;
   second_ends = second == SecondSignal::kEnds;
   struct sigaction action {};

@@ -37,7 +37,7 @@ TEST(StopSignals, LeaveAHangupIgnoredThatNohupIgnores) {
 TEST(StopSignalsDeathTest, OneAtATime) {
   { StopSignals before; }
   StopSignals signals;
-  EXPECT_DEATH(StopSignals(), "somebody else waits for the signals already");
+  EXPECT_DEATH(StopSignals(), "another object waits for the signals already");
 }
 
 }  // namespace

@@ -479,7 +479,7 @@ def attack(seed):
             if not is_asked_twice and (restarts > 0 or "the launcher is killed" not in did):  # nobody starts it again, or says that it was killed
                 check_message(run, codes[0], text)
             # Before the first step, or the first checkpoint, a person starts it again.
-            is_early = "there was no checkpoint to go on from yet" in text or "did not come within" in text
+            is_early = "there was no checkpoint to resume from yet" in text or "did not come within" in text
             if restarts > 0 and not is_early and not any(word in " ".join(did) for word in ("SIG", "disk", "killed, and")):
                 raise Wrong(f"it did not continue: exit codes {codes}")
             end = f"exit code {codes[0]}"

@@ -268,10 +268,10 @@ class OneTruth(Case):
             self.refused(2, ["microbatches_per_replica is given, and a search takes pipelines that do all the same"],
                          *command, job)
         of_one = self.write("alike.toml", UNLIKE.replace('microbatches_per_replica = "auto"\n', ""))
-        self.refused(2, ["replicas of a stage work on unlike devices", "a schedule by its name"],
+        self.refused(2, ["replicas of a stage work on different devices", "a schedule by its name"],
                      "simulate", of_one, "--policy", "best")
         network = self.write("network.yml", NETWORK.format(2))
-        self.assertIn("left out: unlike devices of replicas",
+        self.assertIn("left out: different devices of replicas",
                       self.tombolo("astra", "--job", of_one, "--network-configuration", network).stderr)
         together = self.write("together.toml", ONE_CLUSTER.format(preset="gpt-22b", nodes=2, training="")
                               + "tensor = 8\npipeline = 1\ndata = 2\nmicrobatches_per_replica = [24, 40]\n")

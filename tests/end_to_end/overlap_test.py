@@ -1,4 +1,4 @@
-"""Operators of a layer measured here, alone and beside each other, and strands planned by what was measured. How long anything
+"""Operators of a layer measured here, alone and together, and strands planned by what was measured. How long anything
 takes, and so what can be measured, is the machine's: these tests say what is in the answers, whatever it is."""
 import csv
 import unittest

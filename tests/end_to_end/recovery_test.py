@@ -301,7 +301,7 @@ class Recovery(Case):
         (self.folder / f"checkpoints/step-{newest:08}/manifest.json").write_text("{")
         self.damage(newer, 0)
         answer, errors = self.finish(self.start(job, "--no-keep-state", "--grace", "3s"))
-        self.assertIn(f"going on from the older checkpoint checkpoints/step-{newer:08}\n", errors)
+        self.assertIn(f"continuing from the older checkpoint checkpoints/step-{newer:08}\n", errors)
         self.assertIn(f"starting again after step {older}, from the older checkpoint checkpoints/step-{older:08}\n", errors)
         self.assertEqual(self.state(), whole)
 
@@ -315,7 +315,7 @@ class Recovery(Case):
         process.communicate(timeout=GUARD_S)
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.assertIn("the launcher was killed by signal 9 (Killed), 2 times in a row without a new step between; "
-                      "--restarts 1 allows no more. The same command goes on with the run\n",
+                      "--restarts 1 allows no more. The same command resumes the run\n",
                       (self.folder / "errors").read_text())
 
     def check_hung_up(self, process):
@@ -555,7 +555,7 @@ class StartedOneByOne(Recovery):
 
     def test_a_spare_without_a_run(self):
         self.write("job.toml", four_emulated(4, 5))
-        self.refused(1, ["no run goes on at 127.0.0.1:29511: nobody answered for 1 s", "rank 0 with the same --rendezvous"],
+        self.refused(1, ["no run at 127.0.0.1:29511: no answer for 1 s", "rank 0 with the same --rendezvous"],
                      "train", "job.toml", "--spare", "--join-timeout", "1", env=clean_environment())
         self.refused(2, ["--datacenter lima: the job has no datacenter of that name", "one of oregon, paris"],
                      "train", "job.toml", "--spare", "--datacenter", "lima", env=clean_environment())
@@ -576,7 +576,7 @@ class StartedOneByOne(Recovery):
         for pid in [ranks[2].pid, *self.workers_of(ranks[2])]:
             os.kill(pid, signal.SIGKILL)
         answer, errors = self.finish(ranks[0])
-        self.assertIn("a spare takes the seat of rank 2 (paris)", errors)
+        self.assertIn("a spare takes the place of rank 2 (paris)", errors)
         self.assertEqual(answer["steps"], 100)
         # The host that came in has the shard of rank 2, the others have the rest.
         last, shards = whole

@@ -11,7 +11,7 @@ from program import BUILD, GUARD_S, ROOT, Case
 EXAMPLE = ROOT / "examples" / "what-if" / "job.toml"
 TOY = ROOT / "examples" / "toy" / "job.toml"
 
-needs_crew = unittest.skipUnless(shutil.which("mpirun") and (BUILD / "tombolo-mpi").exists(),
+needs_mpi = unittest.skipUnless(shutil.which("mpirun") and (BUILD / "tombolo-mpi").exists(),
                                  "needs mpirun and tombolo-mpi (packages openmpi-bin, libopenmpi-dev)")
 
 
@@ -114,7 +114,7 @@ class Sweep(Case):
             self.assertIn(words, page)
 
 
-class Crew(Case):
+class ProcessGroup(Case):
     """Several processes of mpirun."""
 
     def mpirun(self, processes, *arguments, program="tombolo"):
@@ -124,7 +124,7 @@ class Crew(Case):
                                *map(str, arguments)], capture_output=True, text=True, timeout=GUARD_S, cwd=self.folder,
                               stdin=subprocess.DEVNULL, env=environment)
 
-    @needs_crew
+    @needs_mpi
     def test_the_same_bytes_as_one_process(self):
         axes = vary("parallelism.pipeline=1..4", "training.global_batch=0..12", "parallelism.schedule=gpipe,1f1b")
         out = {}
@@ -137,13 +137,13 @@ class Crew(Case):
         alone = self.ok("sweep", TOY, *axes, "--out", "rows.csv", "--report", "page.html")
         self.assertEqual(out[3], (alone, (self.folder / "rows.csv").read_bytes(), (self.folder / "page.html").read_bytes()))
 
-    @needs_crew
+    @needs_mpi
     def test_more_processes_than_configurations(self):
         done = self.mpirun(4, TOY, *vary("training.global_batch=4,8"), "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([row["training.global_batch"] for row in json.loads(done.stdout)["rows"]], [4, 8])
 
-    @needs_crew
+    @needs_mpi
     def test_what_goes_wrong_is_said_once_and_ends_all(self):
         for code, words, arguments in ((2, "nojob.toml", ["nojob.toml", *vary("a=1")]),
                                        (2, 'try "training"', [TOY, *vary("trainig.micro_batch=1")]),

@@ -1,4 +1,4 @@
-"""Replicas on unlike devices: the batch is divided by speed, and what was divided is performed."""
+"""Replicas on different devices: the batch is divided by speed, and what was divided is performed."""
 import collections
 import json
 import unittest

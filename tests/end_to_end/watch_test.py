@@ -61,7 +61,7 @@ class Watched(Case):
         self.end()
         gone = self.status()
         self.assertEqual(gone.returncode, 2)
-        self.assertIn("no run is going on here", gone.stderr)
+        self.assertIn("no run is active here", gone.stderr)
 
     @unittest.skipUnless(text_string_to_metric_families, "prometheus_client is not installed "
                                                          "(package python3-prometheus-client)")

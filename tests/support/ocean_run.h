@@ -336,7 +336,7 @@ class Run {
       resume_ = true;
     } else if (says("no host has") && !(gone_.empty() && back_at_.empty() && reached_at_.empty())) {
       // Once all are back somebody has; what is lost for good has to be done again. So has what a
-      // spare has that waits at the door: it is not asked, and people follow the message's hint.
+      // spare has that waits at the listener: it is not asked, and people follow the message's hint.
       for (const auto& [host, back] : back_at_) at = std::max(at, back);
       for (const auto& [host, back] : reached_at_) at = std::max(at, back);
       resume_ = gone_.empty() && ++read_in_vain_ < 2;
@@ -432,7 +432,7 @@ class Run {
     options.open_splice = open_splice_in(sea_, waters.process());
     options.no_inbound = options_.no_inbound.contains(0);
     options.on_note = [this](const std::string& text) {
-      record_.seated += text.starts_with("a spare takes the seat");
+      record_.seated += text.starts_with("a spare takes the place");
       record_.spliced += text.find("through this host") != text.npos;
       if (text.starts_with("microbatches ")) record_.divided.push_back(text);
       if (text.find(" progress") != text.npos) record_.hung.push_back({sea_.ocean().now(), text});

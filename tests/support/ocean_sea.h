@@ -20,7 +20,7 @@ namespace tombolo::ocean {
 using transport::Endpoint;
 
 class OceanEndpoint;
-class OceanSpliceDoor;
+class OceanSpliceListener;
 
 // What is broken on purpose, for the ocean to find.
 enum class Bug {
@@ -59,7 +59,7 @@ struct Wire {
   int32_t ranks[2] = {};
   int hosts[2] = {};
   int via = -1;             // the host of a splice
-  uint64_t door = 0;        // and which one
+  uint64_t listener = 0;    // and which one
   SimDuration grace;        // 0: it does not outlive its connections
   SimDuration ended_max;    // the same where a process ended
   SimDuration silence_max;  // then a connection that carries nothing is lost
@@ -144,14 +144,14 @@ class Sea {
     return !blocked_.contains({from, to});
   }
   bool can_call_again(const Wire& wire) const {
-    if (wire.via >= 0) return splices_.contains(wire.door);
+    if (wire.via >= 0) return splices_.contains(wire.listener);
     return can_call(wire.hosts[0], wire.hosts[1], kFirstRankPort);
   }
 
-  // The door is gone, and calling it again is in vain.
-  void lose_spliced(uint64_t door) {
+  // The listener is gone, and calling it again is in vain.
+  void lose_spliced(uint64_t listener) {
     for (const WirePtr& each : wires_) {
-      if (each->door != door) continue;
+      if (each->listener != listener) continue;
       ocean_.at(ocean_.now() + each->ended_max,
                 [this, each] { lose(each, "the coordinator hung up, and answers no more"); });
     }
@@ -212,7 +212,7 @@ class Sea {
 
   std::map<std::pair<int, uint16_t>, OceanEndpoint*> doors_;  // by host and port
   std::vector<WirePtr> wires_;
-  std::map<uint64_t, OceanSpliceDoor*> splices_;                          // by their number
+  std::map<uint64_t, OceanSpliceListener*> splices_;                      // by their number
   std::map<uint64_t, std::pair<OceanEndpoint*, int32_t>> splice_calls_;   // who waits for whom
   std::function<bool(const link::Tag&, const link::Payload&)> swallows_;  // a bug that is planted
   // Until when a message from one rank to another is held up. It says the same of those behind it, or they overtake it;

@@ -30,7 +30,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
       : sea_(sea), waters_(waters), options_(std::move(options)), changed_(sea.ocean()) {
     if (sea_.bug_ == Bug::kLinksHaveNoGrace) options_.grace = {};
   }
-  // A door that is being closed still answers for a moment.
+  // A listener that is being closed still answers for a moment.
   ~OceanEndpoint() override {
     const SimTime closed =
         waters_.now() + SimDuration{static_cast<int64_t>(sea_.random().below(kClosingMax.ns))};
@@ -197,7 +197,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
 
   // A hello has come. The error is what the caller reads.
   Status greet(const link::Frame& hello, OceanEndpoint& caller,
-               const OceanSpliceDoor* door = nullptr) {
+               const OceanSpliceListener* listener = nullptr) {
     if (aborted_ || closing_) return fail(link::about_to_end());
     const link::Caller who = TRY(link::check_hello(options_.identity, hello));
     Peer& p = peers_[who.rank];
@@ -218,9 +218,9 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     wire->ranks[1] = options_.identity.rank;
     wire->hosts[0] = caller.waters_.process().host;
     wire->hosts[1] = waters_.process().host;
-    if (door) {
-      wire->via = door->host();
-      wire->door = door->number();
+    if (listener) {
+      wire->via = listener->host();
+      wire->listener = listener->number();
     }
     wire->grace = std::min(caller.options_.grace, options_.grace);
     wire->ended_max = options_.ended_max.ns > 0 ? options_.ended_max : wire->grace;
@@ -231,14 +231,15 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     return {};
   }
   // Two whose calls were joined: the lower one says hello, until the handshake's time is over.
-  static void introduce(Sea& sea, OceanSpliceDoor::Pair pair, uint64_t door, SimTime until) {
+  static void introduce(Sea& sea, OceanSpliceListener::Pair pair, uint64_t listener,
+                        SimTime until) {
     const auto first = sea.splice_calls_.find(pair.first);
     const auto second = sea.splice_calls_.find(pair.second);
     const auto none = sea.splice_calls_.end();
-    const bool over = !sea.splices_.contains(door) || sea.ocean().now() >= until;
+    const bool over = !sea.splices_.contains(listener) || sea.ocean().now() >= until;
     const bool both = first != none && second != none;
-    if (over || !both || !first->second.first->reaches(door) ||
-        !second->second.first->reaches(door)) {
+    if (over || !both || !first->second.first->reaches(listener) ||
+        !second->second.first->reaches(listener)) {
       for (const auto& call : {first, second}) {
         if (over && call != none)
           call->second.first->refuse(call->second.second,
@@ -246,7 +247,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
       }
       if (!over) {
         sea.ocean().at(sea.ocean().now() + SimDuration{200'000'000},
-                       [&sea, pair, door, until] { introduce(sea, pair, door, until); });
+                       [&sea, pair, listener, until] { introduce(sea, pair, listener, until); });
       }
       return;
     }
@@ -254,13 +255,13 @@ class OceanEndpoint final : public Endpoint, public Belonging {
         first->second.first->options_.identity.rank < second->second.first->options_.identity.rank;
     const auto& [id, lower] = in_order ? *first : *second;
     const auto& [other_id, higher] = in_order ? *second : *first;
-    link::FrameDecoder decoder(link::kStrangerPayloadMax);
+    link::FrameDecoder decoder(link::kUnauthenticatedPayloadMax);
     Status said;
     CHECK(decoder.feed(
               link::hello_frame(lower.first->options_.identity, lower.second, {.attempt = id},
                                 {.grace = lower.first->options_.grace}),
               [&, caller = lower.first, called = higher.first](const link::Frame& hello) -> Status {
-                said = called->greet(hello, *caller, sea.splices_.at(door));
+                said = called->greet(hello, *caller, sea.splices_.at(listener));
                 return {};
               }),
           "a hello that cannot be read");
@@ -325,8 +326,8 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     });
   }
 
-  bool reaches(uint64_t door) const {
-    const auto at = sea_.splices_.find(door);
+  bool reaches(uint64_t listener) const {
+    const auto at = sea_.splices_.find(listener);
     return at != sea_.splices_.end() && !sea_.is_cut(waters_.process().host, at->second->host()) &&
            !sea_.ocean().is_suspended(at->second->host());
   }
@@ -343,29 +344,29 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     const auto lost = [&](const std::string& why) {
       return fail({ErrorCode::kLostPeer, fmt::format("no link to rank {}: {}", rank, why), {}, {}});
     };
-    uint64_t door = 0;
-    while (!aborted_ && !p.up && door == 0) {
+    uint64_t listener = 0;
+    while (!aborted_ && !p.up && listener == 0) {
       if (waters_.now() >= deadline) return lost("the coordinator did not answer");
-      const OceanSpliceDoor* there = find_splice(sea_, host, port);
-      if (there && reaches(there->number())) door = there->number();
+      const OceanSpliceListener* there = find_splice(sea_, host, port);
+      if (there && reaches(there->number())) listener = there->number();
       rest();
     }
     if (aborted_) return fail(*aborted_);
-    if (!sea_.splices_.contains(door)) return lost("the coordinator hung up");
+    if (!sea_.splices_.contains(listener)) return lost("the coordinator hung up");
     sea_.splice_calls_[id] = {this, rank};
-    const auto answer = sea_.splices_.at(door)->call(
+    const auto answer = sea_.splices_.at(listener)->call(
         id, link::encode_preface(options_.identity.token, {options_.identity.rank, rank, 0}));
     if (!answer) return lost(answer.error().message);
     if (answer->replaced) sea_.splice_calls_.erase(*answer->replaced);
     if (answer->joined)
-      introduce(sea_, *answer->joined, door, waters_.now() + options_.handshake_max);
+      introduce(sea_, *answer->joined, listener, waters_.now() + options_.handshake_max);
     while (!aborted_ && !p.up && waters_.now() < deadline) {
       if (p.refused) return fail(*p.refused);
-      if (!sea_.splices_.contains(door) || !sea_.splice_calls_.contains(id))
+      if (!sea_.splices_.contains(listener) || !sea_.splice_calls_.contains(id))
         return lost("the coordinator hung up before that rank called it");
       rest();
     }
-    if (sea_.splices_.contains(door)) sea_.splices_.at(door)->hang_up(id);
+    if (sea_.splices_.contains(listener)) sea_.splices_.at(listener)->hang_up(id);
     if (aborted_) return fail(*aborted_);
     return p.up ? Status() : lost("it did not call the coordinator in time");
   }
@@ -377,28 +378,28 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     while (!aborted_ && !p.up) {
       int there = -1;
       const OceanEndpoint* called = nullptr;
-      for (const auto& [at, door] : sea_.doors_) {
+      for (const auto& [at, listener] : sea_.doors_) {
         const bool here = host == "127.0.0.1" && at.first == own_host;
         if (at.second != port || (!here && address_of(at.first) != host)) continue;
         there = at.first;
-        called = door;
+        called = listener;
       }
       if (there >= 0 && !sea_.is_cut(own_host, there) && sea_.can_call(own_host, there, port)) {
         const SimTime back = waters_.now() + sea_.latency(own_host, there) * 2;
         while (waters_.now() < back && !aborted_) pause(back);
-        const auto door = sea_.doors_.find({there, port});
-        if (!aborted_ && !p.up && (door == sea_.doors_.end() || door->second != called)) {
+        const auto listener = sea_.doors_.find({there, port});
+        if (!aborted_ && !p.up && (listener == sea_.doors_.end() || listener->second != called)) {
           return fail({ErrorCode::kLostPeer,
                        fmt::format("no link to rank {} at {}:{}: it hung up during the handshake",
                                    rank, host, port)});
         }
         if (!aborted_ && !p.up && !sea_.is_cut(own_host, there)) {
-          link::FrameDecoder decoder(link::kStrangerPayloadMax);
+          link::FrameDecoder decoder(link::kUnauthenticatedPayloadMax);
           Status said;
           CHECK(decoder.feed(
                     link::hello_frame(self, rank, {.attempt = attempt}, {.grace = options_.grace}),
                     [&](const link::Frame& hello) -> Status {
-                      said = door->second->greet(hello, *this);
+                      said = listener->second->greet(hello, *this);
                       return {};
                     }),
                 "a hello that cannot be read");
@@ -422,9 +423,10 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     if (gone_) return;
     gone_ = true;
     sea_.doors_.erase({waters_.process().host, port_});
-    for (auto& [number, door] : sea_.splices_) {
+    for (auto& [number, listener] : sea_.splices_) {
       for (const auto& [id, call] : sea_.splice_calls_) {
-        if (call.first == this && !silently) door->hang_up(id);  // a silent one it knows nothing of
+        if (call.first == this && !silently)
+          listener->hang_up(id);  // a silent one it knows nothing of
       }
     }
     std::erase_if(sea_.splice_calls_, [&](const auto& call) { return call.second.first == this; });
@@ -511,7 +513,7 @@ class OceanSockets : public transport::Sockets {
   bool takes_connections(const transport::Address& at, SimDuration patience) override {
     const int host = waters_.process().host;
     const SimTime until = waters_.now() + patience;
-    for (const auto& [place, door] : sea_.doors_) {
+    for (const auto& [place, listener] : sea_.doors_) {
       if (place.second != at.port || address_of(place.first) != at.host) continue;
       if (sea_.can_call(host, place.first, at.port)) return true;
       break;

@@ -1,5 +1,5 @@
 // The ocean's doors for ranks that can only call out: who is joined with whom is decided by the code
-// that sockets use (link/splice.h), what is joined is a link by way of the door's host. It lasts as
+// that sockets use (link/splice.h), what is joined is a link by way of the listener's host. It lasts as
 // long as the launcher's process; then both ends call again, in vain, for the link's grace.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace tombolo::ocean {
 
-class OceanSpliceDoor : public Belonging {
+class OceanSpliceListener : public Belonging {
  public:
-  OceanSpliceDoor(Sea& sea, Process& process, transport::SpliceDoor::Options options)
+  OceanSpliceListener(Sea& sea, Process& process, transport::SpliceListener::Options options)
       : sea_(sea), process_(process), options_(std::move(options)), number_(++sea.attempts_) {
     process_.belongings.push_back(this);
     sea_.splices_[number_] = this;
   }
-  ~OceanSpliceDoor() override { close(); }
+  ~OceanSpliceListener() override { close(); }
   void process_ended(bool) override { close(); }
 
   int host() const { return process_.host; }
@@ -55,24 +55,25 @@ class OceanSpliceDoor : public Belonging {
 
   Sea& sea_;
   Process& process_;
-  const transport::SpliceDoor::Options options_;
+  const transport::SpliceListener::Options options_;
   const uint64_t number_;
   link::Pairing pairing_;
   int32_t any_ = 0;
 };
 
-inline OceanSpliceDoor* find_splice(const Sea& sea, const std::string& host, uint16_t port) {
-  for (const auto& [number, door] : sea.splices_) {
-    if (address_of(door->host()) == host && door->port() == port) return door;
+inline OceanSpliceListener* find_splice(const Sea& sea, const std::string& host, uint16_t port) {
+  for (const auto& [number, listener] : sea.splices_) {
+    if (address_of(listener->host()) == host && listener->port() == port) return listener;
   }
   return nullptr;
 }
 
 // As a launcher opens one.
 inline run::OpenSplice open_splice_in(Sea& sea, Process& process) {
-  return [&sea, &process](transport::SpliceDoor::Options options) -> Result<run::Splice> {
+  return [&sea, &process](transport::SpliceListener::Options options) -> Result<run::Splice> {
     const uint16_t port = options.port;
-    return run::Splice{std::make_shared<OceanSpliceDoor>(sea, process, std::move(options)), port};
+    return run::Splice{std::make_shared<OceanSpliceListener>(sea, process, std::move(options)),
+                       port};
   };
 }
 

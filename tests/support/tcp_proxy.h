@@ -20,12 +20,12 @@ namespace tombolo {
 
 class TcpProxy {
  public:
-  explicit TcpProxy(uint16_t to) : to_(to), door_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit TcpProxy(uint16_t to) : to_(to), listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at = loopback(0);
     socklen_t size = sizeof at;
-    EXPECT_EQ(::bind(door_, reinterpret_cast<sockaddr*>(&at), size), 0);
-    EXPECT_EQ(::listen(door_, 64), 0);
-    EXPECT_EQ(::getsockname(door_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(listener_, 64), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size), 0);
     port_ = ntohs(at.sin_port);
     thread_ = std::thread([this] { run(); });
   }
@@ -33,7 +33,7 @@ class TcpProxy {
     stop_ = true;
     thread_.join();
     calls_.clear();
-    ::close(door_);
+    ::close(listener_);
   }
 
   uint16_t port() const { return port_; }
@@ -100,10 +100,10 @@ class TcpProxy {
   }
 
   bool accept_one() {
-    pollfd ready{.fd = door_, .events = POLLIN, .revents = 0};
+    pollfd ready{.fd = listener_, .events = POLLIN, .revents = 0};
     if (::poll(&ready, 1, 0) <= 0) return false;
     auto call = std::make_unique<Call>();
-    call->sockets = {::accept(door_, nullptr, nullptr), ::socket(AF_INET, SOCK_STREAM, 0)};
+    call->sockets = {::accept(listener_, nullptr, nullptr), ::socket(AF_INET, SOCK_STREAM, 0)};
     const sockaddr_in at = loopback(to_);
     if (::connect(call->sockets[1], reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
       return true;  // reset
@@ -144,7 +144,7 @@ class TcpProxy {
   }
 
   std::atomic<uint16_t> to_;
-  int door_;
+  int listener_;
   uint16_t port_ = 0;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> swallows_ = false;

@@ -103,7 +103,7 @@ class RawPeer {
  private:
   int fd_;
   uint64_t cause_ = 0;
-  link::FrameDecoder decoder_{link::kStrangerPayloadMax};
+  link::FrameDecoder decoder_{link::kUnauthenticatedPayloadMax};
 };
 
 // Three ranks on this machine. Deadlines are generous and only reached by a failure.

@@ -20,8 +20,8 @@ int64_t sum(const std::vector<int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
 }
 
-// A law may round passes and transfers to nanoseconds. This is how far it may then be below a bound
-// in which as many of them as are counted here follow one another.
+// A law may round passes and transfers to nanoseconds. This is how far it may then be below a
+// bound: half a nanosecond for each of those that follow one another.
 Seconds rounding(const DpCell& cell) {
   const auto passes = static_cast<double>(2 * (cell.stages() + cell.microbatches));
   const auto transfers = static_cast<double>(4 * cell.links.size());

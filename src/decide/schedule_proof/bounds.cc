@@ -9,8 +9,8 @@
 namespace tombolo::schedule_proof {
 namespace {
 
-// The least that lies before and behind the computations of one microbatch on each stage, with
-// nobody in its way. A backward is I alone where it may be split.
+// The least time before and after the computations of one microbatch on each stage, when it never
+// waits for another microbatch. A backward is I alone where it may be split.
 struct Ways {
   std::vector<SimDuration> to_forward, to_backward;        // until it can start
   std::vector<SimDuration> after_forward, after_backward;  // from its end until all is done
@@ -59,7 +59,7 @@ Ways ways_of(const schedule::PipelineShape& shape, const schedule::Times& times,
 
 std::string text(SimDuration duration) { return brief(seconds(duration)); }
 
-// What a forward and a backward of stages on one rank save at most beside each other, by the
+// How much co-executing a forward and a backward of stages on one rank saves at most, by the
 // forward's stage: each forward is in one pair.
 std::vector<SimDuration> savings_of(const schedule::Times& times) {
   std::vector<SimDuration> savings(times.stages.size());
@@ -114,7 +114,7 @@ class Bounds {
           rank, text(all), text(before), text(after));
       return;
     }
-    // Either W is what the rank does last, or it is done while others go on.
+    // Either W is what the rank does last, or it is done while other ranks still compute.
     add(before + all, "rank {} computes {}, and the first input reaches it after {}", rank,
         text(all), text(before));
     add(before + (all - weights) + after,
@@ -210,7 +210,8 @@ class Bounds {
         "began",
         rank, places, shape_.microbatches, (shape_.microbatches - 1) % places, text(first_end),
         trips - 2, text(taken), text(last));
-    // All others go on when the first gradient is there, and before the last forward.
+    // Between its first gradient and the end of its last forward the rank computes forwards and
+    // backwards of at least microbatches - places microbatches.
     const SimDuration between = busy(s) * (shape_.microbatches - places);
     add(ways_.to_backward[s] + between + ways_.after_forward[s],
         "rank {} has memory for {} of {} microbatches, its first gradient is there after {}, then "
@@ -222,8 +223,8 @@ class Bounds {
  private:
   static constexpr SimDuration kForEver{INT64_MAX};
 
-  // Of the backward (or W) of a microbatch on a stage: on one of the stages behind, all up to it
-  // are computed there and back, and it goes on from there.
+  // Of the backward (or W) of a microbatch on stage s: some stage from s on computes forward and
+  // backward of all microbatches up to this one, whose gradient then returns from there to s.
   SimDuration earliest_end(size_t s, int64_t microbatch) const {
     SimDuration latest, way_back;
     for (size_t t = s; t < times_.stages.size(); ++t) {
@@ -264,7 +265,7 @@ std::vector<LowerBound> lower_bounds(const schedule::PipelineShape& shape,
   CHECK(
       memory.in_flight.empty() || memory.in_flight.size() == static_cast<size_t>(shape.positions()),
       "memory of {} positions for {}", memory.in_flight.size(), shape.positions());
-  CHECK(shape.groups.empty(), "bounds of pipelines that cross the WAN unlike one another");
+  CHECK(shape.groups.empty(), "bounds of pipelines that cross the WAN differently");
   Bounds bounds(shape, times, split_backward);
   bounds.path();
   for (int32_t position = 0; position < shape.positions(); ++position) {

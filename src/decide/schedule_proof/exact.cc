@@ -41,8 +41,8 @@ Result<Exact> solve_exact(const schedule::PipelineShape& shape, const schedule::
                           const schedule::Memory& memory, const ExactOptions& options) {
   if (!shape.groups.empty()) {
     return unusable(
-        "a proof counts the pipelines of a cell as alike, and these cross the WAN unlike one "
-        "another",
+        "a proof counts the pipelines of a cell as alike, and these cross the WAN "
+        "differently",
         "a schedule by its name");
   }
   TRY(check_memory(shape, memory));

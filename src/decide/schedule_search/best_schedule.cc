@@ -114,7 +114,7 @@ Status check_cells_are_alike(const plan::Plan& plan) {
   }
   if (plan.on_unlike_devices()) {
     return unusable(
-        "replicas of a stage work on unlike devices: a search orders one pipeline for all",
+        "replicas of a stage work on different devices: a search orders one pipeline for all",
         "a schedule by its name");
   }
   for (const layout::Placement& at : plan.ranks) {
@@ -122,7 +122,7 @@ Status check_cells_are_alike(const plan::Plan& plan) {
     if (!crosses || !plan.replicas_lie_apart()) continue;
     return unusable(
         "parallelism.datacenter_per_stage: a search orders one pipeline for all, and "
-        "these cross the WAN unlike one another",
+        "these cross the WAN differently",
         "a schedule by its name");
   }
   return {};

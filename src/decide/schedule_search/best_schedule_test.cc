@@ -275,7 +275,7 @@ TEST(BestSchedule, TriesPairsWhereItIsKnownHowLongTheyTake) {
   EXPECT_EQ(best.plan.pairs.size(), 4u);
   EXPECT_LE(best.bound.value, best.iteration());
   EXPECT_EQ(sim::simulate(best.plan)->iteration, best.iteration());
-  EXPECT_THAT(best.why, ::testing::Contains(HasSubstr("beside each other")));
+  EXPECT_THAT(best.why, ::testing::Contains(HasSubstr("run concurrently")));
   EXPECT_THAT(prove(best, true).error().text(), HasSubstr("the Plan has pairs"));
   // Without splitting backwards there is W alone.
   const BestSchedule whole = best_of(setting, {.split_backward = false, .layer_pair = layer});

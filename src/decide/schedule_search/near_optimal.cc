@@ -108,7 +108,7 @@ void rank(std::vector<Proposal>& proposals) {
   });
 }
 
-// The orders of one proposal, improved by so many steps: as a whole, then along the longest path.
+// The orders of one proposal, improved with `steps` steps: as a whole, then along the longest path.
 Proposal improved(const Proposal& from, const schedule::PipelineShape& cell,
                   const schedule::Times& times, const schedule::Memory& memory, SimDuration enough,
                   int64_t steps, bool right_before) {
@@ -181,8 +181,8 @@ Result<Found> near_optimal(const schedule::PipelineShape& shape, const schedule:
                            const schedule::Memory& memory, const SearchOptions& options) {
   if (!shape.groups.empty()) {
     return unusable(
-        "a search orders one pipeline for all, and those of a cell cross the WAN unlike one "
-        "another",
+        "a search orders one pipeline for all, and those of a cell cross the WAN "
+        "differently",
         "a schedule by its name, or sharing = \"spatial\"");
   }
   TRY(check_room(shape, memory));

@@ -123,7 +123,7 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
   if (by_law) return out;
   if (plan.on_unlike_devices()) {
     return unusable(
-        "times measured on unlike devices hold for the schedule they were measured with",
+        "times measured on different devices hold for the schedule they were measured with",
         "the schedule in the job, and tombolo profile on each kind of device");
   }
   out.cost_source = plan.cost_source;

@@ -104,8 +104,8 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
   };
   if (!strand::may_offer(job, choice.plan.cost_source)) {
     return off(
-        fmt::format("stage times are from {}, which has no times of operators beside each "
-                    "other; strands_profile has",
+        fmt::format("stage times are from {}, which has no times of operators that run "
+                    "together; strands_profile has",
                     to_name(choice.plan.cost_source)));
   }
   if (job.parallelism.zero == 3 &&

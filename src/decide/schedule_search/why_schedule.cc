@@ -70,7 +70,7 @@ Waits waits_of(const trace::Trace& trace) {
   for (const auto& [rank, intervals] : computations) {
     SimTime free = times.front().start;
     for (const trace::Interval* interval : intervals) {  // by start: the trace is normalized
-      // Of a pair, what lies beside the other counts once.
+      // Time in which both passes of a pair run counts once.
       waits.compute +=
           seconds(std::max(SimDuration{}, interval->end - std::max(interval->start, free))).value;
       const std::optional<Action> needs = message_for(interval->action);
@@ -132,7 +132,7 @@ std::vector<std::string> why_faster(const PerformedSchedule& fast, const Perform
                     brief(seconds(wan_before.transfer))));
   }
   if (!fast.plan->pairs.empty() && slow.plan->pairs.empty()) {
-    why.push_back("a forward and a backward run beside each other, so that communication hides");
+    why.push_back("a forward and a backward run concurrently, so that communication hides");
   }
   if (fast.splits && !slow.splits) {
     why.push_back("gradients of weights are put off until a rank would wait");

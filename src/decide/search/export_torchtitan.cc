@@ -22,7 +22,7 @@ std::string torchtitan_schedule(const plan::Job& job, Export& out) {
   if (p.schedule == layout::ScheduleKind::kDualPipeV && p.virtual_stages == 2) {
     if (count < 2 * p.pipeline) refuses("DualPipeV", "fewer than there are stages");
     if (p.expert > 1 && job.training.recompute != model::Recompute::kNone) {
-      out.notes.push_back("recompute: torchtitan's DualPipeV refuses it beside expert parallelism");
+      out.notes.push_back("recompute: torchtitan's DualPipeV refuses it with expert parallelism");
     }
     return "DualPipeV";
   }
@@ -40,7 +40,7 @@ std::string torchtitan_schedule(const plan::Job& job, Export& out) {
   return name;
 }
 
-// Of n layers in so many chunks torchtitan is told how many each has; the last may have fewer.
+// For n layers in `chunks` chunks torchtitan takes the layers per chunk; the last may have fewer.
 std::optional<int64_t> torchtitan_layers(int64_t n, int64_t chunks) {
   const auto rounded_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t each = rounded_up(n, chunks);

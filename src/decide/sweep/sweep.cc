@@ -117,7 +117,8 @@ std::vector<Value> cells_of(const Sweep& sweep, const SweepRow& row, size_t figu
   return cells;
 }
 
-// The job that configurations are made of; of a Plan, those who decide anew take the setting alone.
+// The job that configurations are made of. Of a Plan, questions that search for a new layout (plan,
+// select) take the setting only.
 Result<Value> start_of(const std::string& file, const SweepQuestion& question) {
   plan::JobValue job = TRY(plan::read_job_value(file));
   if (question.ask == SweepAsk::kPlan || question.ask == SweepAsk::kSelect) {
@@ -125,7 +126,7 @@ Result<Value> start_of(const std::string& file, const SweepQuestion& question) {
   }
   if (job.given_schedule && question.ask == SweepAsk::kSimulate && question.policy.empty()) {
     return unusable(fmt::format("{}: given: its schedule was found for this Plan, and no "
-                                "configuration beside it has one",
+                                "other configuration has one",
                                 file),
                     "--policy best, which searches at every point, or --policy 1f1b");
   }

@@ -61,13 +61,13 @@ std::optional<Result<std::vector<Value>>> parse_range(std::string_view text) {
   if (count == 0) {
     if (!is_whole(from->number) || !is_whole(to->number) || from->number > to->number) {
       return unusable(fmt::format("{}: not a range of whole numbers", text),
-                      "1..8, or so many evenly spaced values: 0.5..2/4");
+                      "1..8, or n evenly spaced values: 0.5..2/4");
     }
     const double values = to->number - from->number + 1;
     if (values > static_cast<double>(kSweepMax)) {
       return unusable(fmt::format("{}: {:.0f} values, and a sweep takes {} configurations at most",
                                   text, values, kSweepMax),
-                      fmt::format("so many evenly spaced ones: {}/100", text));
+                      fmt::format("a hundred evenly spaced ones: {}/100", text));
     }
     count = static_cast<int64_t>(values);
   } else if (count < 2 || count > kSweepMax) {

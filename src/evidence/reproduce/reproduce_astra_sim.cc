@@ -89,7 +89,7 @@ Table table_1_themis() {
     std::vector<int64_t> npus;
     std::vector<double> bandwidth;
     double baseline, themis;
-    double wafer;  // bandwidth of the one-dimensional wafer beside it
+    double wafer;  // bandwidth of the one-dimensional wafer next to it
   };
   const System systems[] = {{"W-2D", {32, 16}, {250, 250}, 7750, 4004, 500},
                             {"Conv-3D", {16, 8, 4}, {200, 100, 50}, 9375, 5801, 350},
@@ -317,7 +317,7 @@ Table speed() {
                   "only how long its programs ran; cycles are those of ASTRA-sim of March 2026, "
                   "congestion-unaware, 4 chunks",
               "simulated times exact; wall times are measured here and now, every NPU simulated, "
-              "beside the published ones of another machine, and claim nothing",
+              "next to the published ones of another machine, and claim nothing",
               {}};
   const TorusRun small = torus(4, false), large = torus(16, false);
   table.rows = {

@@ -198,7 +198,7 @@ Table hidden() {
   return table;
 }
 
-// Which operators of different strands may run beside each other in a step of figure 15.
+// Which operators of different strands may run concurrently in a step of figure 15.
 struct Allowed {
   bool local = false, cross = false, links = false, move_weights = false;
 };
@@ -230,7 +230,7 @@ Table ablation() {
   const std::pair<const char*, Allowed> steps[] = {
       {"+ TP", {true}},
       {"+ CP", {true, true}},
-      {"+ links beside links", {true, true, true}},
+      {"+ links during links", {true, true, true}},
       {"+ gradients of weights move", {true, true, true, true}}};
   const std::pair<const char*, std::array<double, 4>> published[] = {
       {"A40 Llama-39B cp2", {11.18, 33.72, 33.72, 38.73}},

@@ -36,7 +36,7 @@ double cut_seconds_of(const strand::StrandPair& pair) {
 Table intra_batch() {
   Table table{"dhelix/intra-batch",
               std::string(kDhelix) + "figures 11 and 12, Intra-batch, and section 6.2.1",
-              "products in halves beside their own gathers and scatters, without a loss: of 2 to 4 "
+              "products in halves during their own gathers and scatters, without a loss: of 2 to 4 "
               "pieces and losses up to 40 %, closest to these gains (four pieces: 0.040 of mean "
               "error instead of 0.013); 5 %",
               {}};
@@ -72,13 +72,14 @@ class LargestModel {
     copied_around_ = few.copied - 16 * each_.copied;
   }
 
-  // Bytes of the first stage with so many layers, two microbatches kept: `extra` layers' activations
-  // of one microbatch, and of weights and gradients a second copy, or a part of one.
+  // Bytes of the first stage with `layers` layers and two microbatches kept, plus the activations
+  // of `extra` layers of one microbatch, and a share `copies` of a second copy of weights and
+  // gradients.
   double bytes(double layers, double extra, double copies) const {
     return around_ + layers * (each_.copied + each_.optimizer + 2 * each_.kept) +
            extra * each_.kept + copies * (layers * each_.copied + copied_around_);
   }
-  // Billions of parameters of the largest model that takes so many bytes.
+  // Billions of parameters of the largest model that fits into `room` bytes.
   double largest(double room, double extra, double copies) const {
     const double none = bytes(0, extra, copies);
     const double each = bytes(1, extra, copies) - none;
@@ -104,7 +105,7 @@ class LargestModel {
             d.workspace.value};
   }
 
-  // Of a model of so many layers.
+  // Billions of parameters of a model with this many layers.
   double billions(double layers) const {
     model::Model one = model_, two = model_;
     one.layers = 1;

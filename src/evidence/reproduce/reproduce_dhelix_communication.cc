@@ -135,7 +135,7 @@ Table shares() {
   Table table{
       "dhelix/communication",
       std::string(kDhelix) + "figure 3, sections 6.3 and 6.4: communication in Megatron-LM's time",
-      "what it does not hide by itself, of times fitted to throughputs alone: 15 %",
+      "what it does not hide on its own, of times fitted to throughputs alone: 15 %",
       {}};
   const auto add = [&](const std::string& name, double ours, double published) {
     table.rows.push_back({name, ours, published, "%", 0.15});

@@ -96,7 +96,7 @@ Table volumes() {
   const workload::KindTraffic data =
       traffic_of(gh200, 256).summarize().of(workload::TrafficKind::kData);
   table.rows.push_back(
-      {"sums of gradients inside domains of 256",
+      {"gradient all-reduce inside domains of 256",
        percent(data.at(workload::PairReach::kDomain).bytes.value, data.total().bytes.value), 98,
        "%", 0.5 / 98});
   return table;

@@ -15,7 +15,7 @@ TEST(HostCommandsDeathTest, ThereIsACommandAndSomewhereToRunIt) {
                "1 words for 0 hosts");
   EXPECT_DEATH(static_cast<void>(run_program({})), "a program without a name");
   EXPECT_DEATH(become_command_on("paris-0", {}), "no command for paris-0");
-  EXPECT_DEATH(static_cast<void>(run_in_room({})), "a room for nobody");
+  EXPECT_DEATH(static_cast<void>(run_in_room({})), "a room without members");
 }
 
 TEST(StatusDeathTest, ThereIsAHost) {

@@ -27,7 +27,7 @@ Status mount_at(const char* source, const std::string& target, const char* type,
   return failed(fmt::format("mounting {} on {}: {}", source, target, std::strerror(errno)));
 }
 
-// The new room: mounts of its own that nobody outside sees, and a /proc that shows who is in it.
+// The new room: mounts of its own that are invisible outside, and a /proc of its own processes.
 Result<Room> furnish(bool foreground) {
   // While /proc still shows the processes outside, /proc/self tells our number there.
   char own[32];
@@ -56,11 +56,11 @@ Result<Room> furnish(bool foreground) {
   }
   const int code = inside(*room);
   std::fflush(nullptr);
-  _exit(code);  // the kernel ends everybody else
+  _exit(code);  // the kernel ends all other processes in the room
 }
 
-// Passes signals on until the child has ended; its wait status. A SIGHUP that the kernel sends says
-// that the terminal is gone, where one that a person sends asks to read the scenario again.
+// Forwards signals until the child has ended; returns its wait status. A SIGHUP from the kernel
+// means that the terminal is gone; one from a person asks to read the scenario again.
 int pass_signals(pid_t child, const sigset_t& signals) {
   for (;;) {
     siginfo_t info{};
@@ -78,7 +78,7 @@ int pass_signals(pid_t child, const sigset_t& signals) {
 }  // namespace
 
 Result<int> run_in_room(const std::function<int(const Room&)>& inside) {
-  CHECK(inside, "a room for nobody");
+  CHECK(inside, "a room without members");
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&signals, number);

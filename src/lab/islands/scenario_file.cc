@@ -56,7 +56,7 @@ Status check_reload(const Emulation& before, const Emulation& after) {
       fmt::format("{}: its datacenters, nodes or linked pairs have changed; while hosts "
                   "are up, only the conditions of links can",
                   after.file),
-      "starting anew");
+      "starting again");
 }
 
 }  // namespace tombolo::islands

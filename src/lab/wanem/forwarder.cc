@@ -220,11 +220,11 @@ void ForwardingThread::run() {
   if (asked_) answer();
 }
 
-// Until a device has something to read, a frame is due, or somebody asks. Timers fire on time, but
-// the thread runs some tens of microseconds later, most of it the same every time. So it asks to be
-// woken earlier by what it usually oversleeps (a median, tracked in steps), and polls for the rest.
-// A frame that wakes it has waited just as long for the thread to run, and so counts as having come
-// that much earlier.
+// Waits until a device is readable, a frame is due, or another thread wakes it. Timers fire on
+// time, but the thread runs some tens of microseconds later, most of it the same every time. So it
+// asks to be woken earlier by what it usually oversleeps (a median, tracked in steps), and polls
+// for the rest. A frame that wakes it has waited just as long for the thread to run, and so counts
+// as having come that much earlier.
 void ForwardingThread::wait(SimTime now) {
   timespec timeout{.tv_sec = 3600, .tv_nsec = 0};
   SimDuration sleep;
@@ -395,7 +395,7 @@ std::string LinkCounters::brief() const {
 }
 
 std::string ForwarderReport::brief() const {
-  return fmt::format("{} thread, {:.2f} s of CPU; {} frames to nobody, {} broken{}{}",
+  return fmt::format("{} thread, {:.2f} s of CPU; {} frames without a receiver, {} broken{}{}",
                      realtime ? "real-time" : "ordinary", cpu.value, frames_foreign, frames_broken,
                      lost.empty() ? "" : "; devices gone: ", fmt::join(lost, ", "));
 }

@@ -119,7 +119,7 @@ class LargestOfChunks {
     const auto last = magnitudes_.begin() + static_cast<ptrdiff_t>(count) - 1;
     std::nth_element(magnitudes_.begin(), last, end, std::greater<>());
     const uint32_t least = *last;
-    // Of those with exactly the least magnitude that many are taken: the first ones.
+    // How many of those with exactly the least magnitude are taken: the first ones.
     int64_t equal = 1 + std::count(magnitudes_.begin(), last, least);
     for (size_t i = 0; i < found_; ++i) {
       const uint32_t here = magnitude(numbers[candidates_[i]]);

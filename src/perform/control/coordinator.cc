@@ -18,8 +18,8 @@ Coordinator::Coordinator(CoordinatorOptions options, std::span<const Entry> jour
     : options_(std::move(options)), now_(now), chairs_(options_.seats.size()) {
   const Status terms = options_.terms.check();
   CHECK(terms, "{}", terms.error().message);
-  CHECK(!options_.seats.empty(), "a run without seats");
-  bool open = false;  // somebody may still work
+  CHECK(!options_.seats.empty(), "a run without ranks");
+  bool open = false;  // members may still work
   SimDuration longest = options_.terms.ceiling;
   for (const Entry& entry : journal) {
     epoch_ = std::max(epoch_, entry.epoch);
@@ -57,7 +57,7 @@ bool Coordinator::came(MemberId member, size_t seat, const std::string& datacent
   if (state_ == State::kOver) return false;
   const auto known = present_.find(member);
   if (known != present_.end()) return known->second.seat == seat;
-  CHECK(seat < chairs_.size(), "seat {} of {}", seat, chairs_.size());
+  CHECK(seat < chairs_.size(), "rank {} of {}", seat, chairs_.size());
   if (state_ != State::kGathering || chairs_[seat]) return false;
   if (options_.seats[seat].datacenter != datacenter) return false;
   chairs_[seat] = member;
@@ -88,7 +88,8 @@ void Coordinator::beat(MemberId member, const Beat& beat, SimTime now) {
   const bool here = at != present_.end() && state_ != State::kStopping && state_ != State::kOver &&
                     state_ != State::kFencing;
   const bool knows = here && beat.epoch == epoch_;
-  // Who has a seat and does not know it may learn of it while all gather, and not later.
+  // A member that does not know yet that it has a rank may learn so while all gather, and not
+  // later.
   if (knows || (here && beat.epoch == 0 && state_ == State::kGathering)) {
     grant.length = at->second.lease.renew(now);
     if (knows) at->second.knows = true;
@@ -117,7 +118,7 @@ void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
   finish_stopping(now);
 }
 
-// While all gather nobody works yet: the seat is free, and the epoch goes on gathering.
+// While an epoch gathers no member works yet: the rank is vacant again, and gathering continues.
 void Coordinator::lose(MemberId member, const std::string& how) {
   const size_t seat = present_.at(member).seat;
   const std::string reason = fmt::format("{} was lost: {}", options_.seats[seat].name, how);
@@ -223,7 +224,7 @@ void Coordinator::close(const std::string& reason) {
 }
 
 const Seat& Coordinator::seat(size_t number) const {
-  CHECK(number < options_.seats.size(), "seat {} of {}", number, options_.seats.size());
+  CHECK(number < options_.seats.size(), "rank {} of {}", number, options_.seats.size());
   return options_.seats[number];
 }
 
@@ -244,7 +245,7 @@ void Member::answered(const Grant& grant, SimTime now) {
     return;
   }
   if (grant.length.ns == 0 || (epoch_ > 0 && grant.epoch != epoch_)) {
-    // What was refused before it had a seat may arrive after it got one.
+    // A refusal from before it had a rank may arrive after it got one.
     if (epoch_ > 0 && grant.sent > seated_) stopped_ = true;
     return;
   }

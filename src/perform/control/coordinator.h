@@ -147,7 +147,7 @@ class Coordinator {
   uint64_t epoch_ = 0;
   int64_t step_ = 0;
   int losses_ = 0;      // since the last step
-  bool begun_ = false;  // some epoch, maybe under an earlier coordinator: all ranks were here once
+  bool begun_ = false;  // all ranks were here once, or an earlier coordinator gathered an epoch
   SimTime now_;         // the latest instant; they do not go back
   SimTime fence_;       // no member of an earlier coordinator holds a lease after this
   SimTime gathering_since_;

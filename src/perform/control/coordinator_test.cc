@@ -1,4 +1,4 @@
-// Small stories; what happens in a storm stands in control_ocean_test.cc.
+// Single cases; failure scenarios are in control_ocean_test.cc.
 #include "perform/control/coordinator.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST_F(CoordinatorTest, NobodyWorksBeforeAllKnowThatTheyBelong) {
   EXPECT_EQ(carry_out(c), "begin 1; ");
 }
 
-// A seat is taken by a process of its own datacenter, and by one at a time.
+// A rank is taken by a process of its own datacenter, and by one at a time.
 TEST_F(CoordinatorTest, ASeatIsTakenOnce) {
   Coordinator c = make();
   EXPECT_FALSE(c.came(91, 0, "paris", at_ms(0)));
@@ -108,7 +108,7 @@ TEST_F(CoordinatorTest, ASeatIsTakenOnce) {
   EXPECT_TRUE(c.came(12, 0, "oregon", at_ms(3)));
 }
 
-// Nobody knows which leases the one before it gave: 4 s are the longest.
+// It is unknown which leases the coordinator before it gave: 4 s are the longest.
 TEST_F(CoordinatorTest, ARestartedCoordinatorWaitsForEveryLeaseThatThereMayBe) {
   {
     Coordinator c = make();
@@ -174,7 +174,7 @@ TEST_F(CoordinatorTest, WhoWasThereOnceIsWaitedForAsOftenAsLossesAreBorne) {
   c.ended(10, "stopped", at_ms(10));
   EXPECT_THAT(carry_out(c), HasSubstr("begin 1; halt: rank 1 (paris) was lost: killed"));
   EXPECT_EQ(c.epoch(), 2u);
-  c.tick(at_ms(2010));  // nobody came in two seconds: the second
+  c.tick(at_ms(2010));  // none came within two seconds: the second
   EXPECT_EQ(carry_out(c),
             "halt: rank 0 (oregon), rank 1 (paris) did not come within 2 s: 0 of 2 are here; ");
   EXPECT_EQ(c.epoch(), 3u);
@@ -223,12 +223,12 @@ TEST_F(CoordinatorDeathTest, ItsOwnerKeepsItsPromises) {
   c.tick(at_ms(200));
   EXPECT_DEATH(c.tick(at_ms(199)), "it is 199000000 ns, and was 200000000 ns already");
   EXPECT_DEATH(c.came(10, 0, "oregon", at_ms(150)), "and was 200000000 ns already");
-  EXPECT_DEATH(c.came(10, 2, "oregon", at_ms(200)), "seat 2 of 2");
-  EXPECT_DEATH(static_cast<void>(c.seat(2)), "seat 2 of 2");
+  EXPECT_DEATH(c.came(10, 2, "oregon", at_ms(200)), "rank 2 of 2");
+  EXPECT_DEATH(static_cast<void>(c.seat(2)), "rank 2 of 2");
   options_.terms.drift = 0.5;
   EXPECT_DEATH(make(), "a lease with multiple 8 and drift 0.5");
   options_ = {};
-  EXPECT_DEATH(make(), "a run without seats");
+  EXPECT_DEATH(make(), "a run without ranks");
 }
 
 }  // namespace

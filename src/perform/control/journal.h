@@ -70,7 +70,7 @@ class Journal {
 //   lost    a member of it, and how
 //   ended   an epoch: none of its members works any more
 //   done    all steps are done, and what is left of them is on every host: ranks may end from here on
-//   closed  the run is over, and the user was told
+//   closed  the run is over, with the reason that the user is told
 //
 // An epoch that was begun and has not ended may have members that still work. A run that was not
 // closed lost its coordinator; one that is done needs no ranks any more.

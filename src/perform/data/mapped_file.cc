@@ -73,7 +73,7 @@ Status MappedFile::check_length() const {
   if (static_cast<size_t>(facts.st_size) >= size_) return {};
   return unusable(fmt::format("{}: it has {} bytes now, and had {} when it was opened", path_,
                               facts.st_size, size_),
-                  "leaving the files of a run alone while it goes on; new ones under another name");
+                  "leaving the files of a run alone while it runs; new ones under another name");
 }
 
 // Advice may be refused, and then costs nothing but memory or time.

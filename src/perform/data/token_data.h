@@ -7,8 +7,8 @@
 //
 // The last evaluation_fraction of all windows is held out. The others are shown in the order of
 // SampleOrder: sample s of iteration i, which both count from the start of the run and through the
-// global batch, is position (i - 1) x global_batch + s. So every rank computes the same: first
-// and last stage, any number of replicas, and a run that was resumed.
+// global batch, is position (i - 1) x global_batch + s. So the first and the last
+// stage, any number of replicas, and a run that was resumed see the same samples.
 //
 // If [data] has shares, the pipelines of a share read it in this way as if they were the whole run:
 // per iteration n samples, their part of the global batch, and epochs of its own. The

@@ -96,7 +96,7 @@ Result<TokenFile::Shape> TokenFile::megatron_shape(const MappedFile& bin,
   if (tokens * bytes_of(index.type) != bin.size()) {
     return unusable(fmt::format("{}: {} bytes; {} describes {} tokens, which take {}", bin.path(),
                                 bin.size(), file.path(), tokens, tokens * bytes_of(index.type)),
-                    "copying both files again, or writing them anew: they do not belong together");
+                    "copying both files again, or writing them again: they do not belong together");
   }
   return Shape{index.type, tokens};
 }
@@ -114,7 +114,7 @@ Result<TokenFile::Shape> TokenFile::bare_shape(const MappedFile& bin, std::optio
       return unusable(
           fmt::format("{}: its header of llm.c says {} ids of {} bytes; {} bytes follow it",
                       bin.path(), header->tokens, bytes_of(header->type), bytes),
-          "the whole file, or writing it anew");
+          "the whole file, or writing it again");
     }
     return Shape{header->type, header->tokens, kLlmcHeaderBytes};
   }
@@ -140,7 +140,7 @@ std::string index_path_of(const std::string& path) {
 Result<TokenFile> TokenFile::open(const std::string& path, std::optional<TokenFormat> format,
                                   std::optional<TokenType> type, int64_t vocabulary) {
   if (path.ends_with(".idx")) {
-    return unusable(fmt::format("{}: this is an index", path), "the .bin beside it");
+    return unusable(fmt::format("{}: this is an index", path), "the .bin next to it");
   }
   MappedFile file = TRY(MappedFile::open(path));
   std::error_code none;

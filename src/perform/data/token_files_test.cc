@@ -200,7 +200,7 @@ TEST_F(TokenFiles, AnIdBeyondTheVocabularyIsNamedByItsPlace) {
 
 TEST_F(TokenFiles, WhatDoesNotBelongTogetherIsRefused) {
   write("m", TokenFormat::kMegatron, TokenType::kUint16);
-  EXPECT_THAT(refused("m.idx"), HasSubstr("the .bin beside it"));
+  EXPECT_THAT(refused("m.idx"), HasSubstr("the .bin next to it"));
   EXPECT_THAT(refused("none.bin"), HasSubstr("none.bin: cannot open it"));
   EXPECT_THAT(refused("m.bin", TokenFormat::kMegatron, TokenType::kInt32),
               HasSubstr("its ids are uint16, data.dtype says int32"));

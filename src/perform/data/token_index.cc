@@ -48,7 +48,7 @@ void append(std::string& text, Number number) {
 
 tl::unexpected<Error> bad_index(const std::string& file, size_t at, std::string what) {
   return unusable(fmt::format("{}: byte {}: {}", file, at, std::move(what)),
-                  "the .idx that was written with its .bin; tombolo tokenize writes both anew");
+                  "the .idx that was written with its .bin; tombolo tokenize writes both again");
 }
 
 // The sequences from `first` on to `last`; `end` is where the ones before end in the .bin.

@@ -115,7 +115,7 @@ Status ExchangeThread::await(const Settled& settled) {
   waits_.push_back({since_origin(since), since_origin(threads_.now())});
   if (settled()) return {};
   if (!status_) return status_;
-  return failed("the sums of gradients have ended before a group that is waited for");
+  return failed("the gradient all-reduces have ended before a group that is waited for");
 }
 
 Status ExchangeThread::await_ready(int32_t stage, int32_t group) {

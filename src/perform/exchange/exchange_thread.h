@@ -95,7 +95,8 @@ class ExchangeThread final : public kernels::GroupWatcher {
   Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
   Status await_all();
   Status await_arrivals();  // and all in transit has arrived, even if its outer step ends later
-  // Waits until gradients of this stage may change: sparse updates are made of them. Else no wait.
+  // Waits until the gradients of this stage may change, because sparse updates were made of them; if the exchange is
+  // not sparse, returns at once.
   Status await_taken(int32_t stage);
   // Of the groups that passes began to use since the last call, how many were up to date.
   GroupVersions::Freshness take_freshness();

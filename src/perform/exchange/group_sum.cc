@@ -11,7 +11,7 @@
 namespace tombolo::exchange {
 namespace {
 
-// As it travels; the numbers are rounded to that.
+// The payload as bf16; the numbers are rounded to the same values in place.
 link::Payload bf16_of(std::span<float> numbers) {
   link::Payload payload(numbers.size() * sizeof(uint16_t));
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -25,7 +25,7 @@ link::Payload bf16_of(std::span<float> numbers) {
 float number_of(float number) { return number; }
 float number_of(uint16_t upper) { return compress::from_bf16(upper); }
 
-// Adds what came to the numbers, or puts it in their place.
+// Adds what was received to the numbers, or replaces them by it.
 template <class Wire>
 void take_in(const std::byte* payload, bool adds, std::span<float> numbers) {
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -59,7 +59,7 @@ GroupSum::GroupSum(const schedule::GradientExchange& exchange, std::span<const i
                       each.adds,
                       each.update_of,
                       std::llround(std::ceil(real(each.count) * share))};
-      CHECK(!each.is_update() || updates_, "a sparse update, and nobody to make it");
+      CHECK(!each.is_update() || updates_, "a sparse update without an updater");
       CHECK(part.first >= 0 && part.first + part.count <= std::ssize(values),
             "elements {} to {} of {}", part.first, part.first + part.count, values.size());
       if (each.from == self) round.out.push_back(part);
@@ -83,7 +83,8 @@ Result<link::Payload> GroupSum::payload_of(const Part& part) {
   return link::Payload{bytes.begin(), bytes.end()};
 }
 
-// Sends of this round, and of the next ones as long as nothing has to come before.
+// Returns the sends of this round, and of the next ones as long as nothing has to be received
+// before.
 Result<std::vector<GroupSum::Parcel>> GroupSum::go_on() {
   std::vector<Parcel> out;
   for (; !done(); ++round_) {

@@ -152,8 +152,8 @@ class Engine {
   void release(int64_t number);
 
   // Share::kDecode. The cache to fill with the rows of this prompt; null: it does not wait for rows (any
-  // more). Once it is full, adopt() continues the answer from the first token, which must be in the
-  // vocabulary.
+  // more). Once all rows are in it, adopt() continues the answer from the first token, which must be in
+  // the vocabulary.
   KvCache* awaiting(int64_t id);
   int64_t awaited_tokens(int64_t id) const;  // of that prompt; CHECKs that it waits
   Status adopt(int64_t id, int64_t first_token);

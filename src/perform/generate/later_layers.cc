@@ -73,7 +73,7 @@ Status LaterLayers::hand_over(const ShardMessage& message) {
   return {};
 }
 
-// Of one that was dropped with all others: nobody waits for it.
+// If the prompt was dropped with all others, no rank waits for this.
 Status LaterLayers::take_sent(const ShardMessage& message, const Say& say) {
   const auto found = leaving_.find(message.prompt);
   if (found == leaving_.end()) return {};
@@ -118,8 +118,9 @@ Status LaterLayers::take_hidden(ShardMessage hidden) {
   if (known == prompts_.end()) {
     const int64_t bytes = facts.kv().bytes(hidden.room);
     if (bytes > kv_bytes_ - kv_bytes_used_)
-      return fail(not_believed(id, fmt::format("{} bytes of keys and values beside {} of {}", bytes,
-                                               kv_bytes_used_, kv_bytes_)));
+      return fail(
+          not_believed(id, fmt::format("{} bytes of keys and values in addition to {} of {}", bytes,
+                                       kv_bytes_used_, kv_bytes_)));
     kv_bytes_used_ += bytes;
     prompts_[id] = {.room = hidden.room, .waiting = true};
   } else {

@@ -1,5 +1,5 @@
-// The links between the processes that read prompts and the one that answers them. They are ranks of a job
-// of their own, which is no run and has no Plan:
+// The links between a front, the processes that read its prompts and the one that answers them. All of them
+// are ranks of a job of their own, which is no run and has no Plan:
 //
 //   rank 0   the decode worker, which listens
 //   rank 1   the front: requests and tokens (generate/front_message.h), a message each

@@ -17,7 +17,8 @@ namespace tombolo::handover {
 class DecodeWorker {
  public:
   // Listens from now on, at place.host; place.port 0: any that is free. `shard` is a whole model and
-  // outlives the worker. `log` receives when a front or a reader has gone, and why; never prompts or tokens.
+  // outlives the worker. `log` is called when a front or a reader has gone, and says why; it gets no
+  // prompts or tokens.
   static Result<std::unique_ptr<DecodeWorker>> listen(const generate::Shard& shard,
                                                       const generate::EngineLimits& limits,
                                                       const generate::DecodePlace& place,

@@ -169,8 +169,8 @@ TEST_F(HandOver, AdmitsWhatItHasRoomFor) {
   ASSERT_TRUE(heard.heard(3, WorkerWord::kAdmitted));
 }
 
-// Everything of a front that leaves is dropped, and the next one is served; also after rows in an order
-// that was not asked for.
+// Everything of a front that leaves is dropped, and the next one is served; also after a reader has
+// sent what is no rows.
 TEST_F(HandOver, ServesTheNextFront) {
   for (int turn = 0; turn < 3; ++turn) {
     Heard heard;

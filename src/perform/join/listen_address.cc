@@ -7,14 +7,15 @@ namespace {
 
 Status check_wanted(const transport::Address& rendezvous, const ListenAddress& wanted) {
   if (transport::is_every_address(rendezvous.host)) {
-    return unusable(fmt::format("the rendezvous {} is every address of a host, and nobody can call "
-                                "it",
-                                rendezvous.text()),
-                    "the address that other hosts call, and --listen " + rendezvous.host);
+    return unusable(
+        fmt::format("the rendezvous {} is every address of a host, and no rank can call "
+                    "it",
+                    rendezvous.text()),
+        "the address that other hosts call, and --listen " + rendezvous.host);
   }
   if (transport::is_every_address(wanted.advertised)) {
     return unusable(
-        fmt::format("--advertise {}: nobody can call every address of a host", wanted.advertised),
+        fmt::format("--advertise {}: no rank can call every address of a host", wanted.advertised),
         "the address that other hosts call");
   }
   if (wanted.listen.empty() || transport::is_address_of_this_host(wanted.listen)) return {};
@@ -58,15 +59,16 @@ Result<ListenAddress> rank_address(const transport::Address& rendezvous,
   return out;
 }
 
-void outlive_cuts(transport::Endpoint::Options& door, const control::LeaseTerms& terms) {
+void outlive_cuts(transport::Endpoint::Options& listener, const control::LeaseTerms& terms) {
   constexpr SimDuration kSilenceMin{2'000'000'000};
-  door.grace = std::max(terms.ceiling, kCallAgainMax);
-  door.ended_max = kCallAgainMax;
-  door.receipt_after = terms.beat * 2;  // the next heartbeat, or its answer, takes it along
+  listener.grace = std::max(terms.ceiling, kCallAgainMax);
+  listener.ended_max = kCallAgainMax;
+  listener.receipt_after = terms.beat * 2;  // the next heartbeat, or its answer, takes it along
   // As between ranks, and several times within a short lease.
-  door.silence_max = std::clamp(SimDuration{terms.ceiling.ns / 4}, kSilenceMin, door.silence_max);
+  listener.silence_max =
+      std::clamp(SimDuration{terms.ceiling.ns / 4}, kSilenceMin, listener.silence_max);
   // Where heartbeats do not say enough; also for one whose --grace is another.
-  door.ping_every = std::min(SimDuration{door.silence_max.ns / 4}, door.ping_every);
+  listener.ping_every = std::min(SimDuration{listener.silence_max.ns / 4}, listener.ping_every);
 }
 
 }  // namespace tombolo::join

@@ -28,12 +28,12 @@ Result<ListenAddress> coordinator_address(const transport::Address& rendezvous,
 Result<ListenAddress> rank_address(const transport::Address& rendezvous,
                                    const ListenAddress& wanted);
 
-// The link between launcher and rank heals as those between ranks do: a connection that is reset, as
-// gateways do, is called again at once, one that is silent after seconds, and nothing that it carried
-// is lost. Who ended it and has not called within kCallAgainMax has ended: so a killed process of
-// another host is known by then. How long silence is borne is for leases to judge: the link waits
-// for as long as the longest one.
+// The link between launcher and rank recovers as those between ranks do: a connection that is reset,
+// as gateways do, is redialed at once, one that is silent after seconds, and nothing that it carried
+// is lost. A peer that ended its connection and has not redialed within kCallAgainMax has ended: so a
+// killed process of another host is noticed by then. How long silence is tolerated is for the leases
+// to decide: the link waits for as long as the longest one.
 inline constexpr SimDuration kCallAgainMax{2'000'000'000};
-void outlive_cuts(transport::Endpoint::Options& door, const control::LeaseTerms& terms);
+void outlive_cuts(transport::Endpoint::Options& listener, const control::LeaseTerms& terms);
 
 }  // namespace tombolo::join

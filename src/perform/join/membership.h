@@ -6,8 +6,8 @@
 // losses. The endpoints of an epoch accept each rank once, so a rank that is lost while all gather
 // halts the epoch, too.
 //
-// The journal lies in the output folder. One that was not closed is of a launcher that was killed: the
-// next one with the same Plan resumes that run.
+// The journal lies in the output folder until the run is over. One that was not closed is of a
+// launcher that was killed: the next one with the same Plan resumes that run.
 #pragma once
 
 #include <atomic>

@@ -412,7 +412,7 @@ Status EmulatedKernels::await_begins() {
     int64_t said[2] = {};
     if (message.payload.size() != sizeof said) {
       return failed(
-          fmt::format("rank {} sent {} bytes where it says when its sum of gradients began",
+          fmt::format("rank {} sent {} bytes where it says when its gradient all-reduce began",
                       replicas_.ranks[i], message.payload.size()),
           "start every rank with the same Plan");
     }

@@ -199,7 +199,7 @@ TEST_F(Emulated, WhenASumBeganIsSaidInTwoNumbers) {
   const Status status = kernels.reduce_gradients(0);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().text(),
-              HasSubstr("rank 1 sent 8 bytes where it says when its sum of gradients began"));
+              HasSubstr("rank 1 sent 8 bytes where it says when its gradient all-reduce began"));
 }
 
 TEST_F(Emulated, EqualReplicasHaveEqualDigests) {

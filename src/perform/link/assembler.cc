@@ -66,7 +66,7 @@ Result<bool> Assembler::check(const FrameHeader& header) const {
   if (released_.contains(header.message) || held != held_.end()) {
     if (!options_.repeats)
       return failed(
-          fmt::format("message {} ({}) goes on after its end", header.message, text(tag)));
+          fmt::format("message {} ({}) continues after its end", header.message, text(tag)));
     if (held != held_.end()) TRY(check_same(header, held->second));
     return false;
   }

@@ -102,7 +102,7 @@ TEST_F(AssemblerTest, EqualTagsLeaveInTheOrderOfTheirNumbers) {
   EXPECT_TRUE(added(third, 'c').empty());
   EXPECT_TRUE(added(second, 'b').empty());
   EXPECT_THAT(error_of(second),
-              HasSubstr("message 2 (iteration 3 tensor 1) goes on after its end"));
+              HasSubstr("message 2 (iteration 3 tensor 1) continues after its end"));
   std::vector<std::string> texts;
   for (const Message& message : added(first, 'a')) texts.push_back(text_of(message));
   EXPECT_THAT(texts, ElementsAre("a", "b", "c"));
@@ -120,7 +120,7 @@ TEST_F(AssemblerTest, RefusesBytesThatCameBefore) {
   EXPECT_THAT(error_of(header(7, 6, 20, 14)), HasSubstr("came before"));
   EXPECT_TRUE(add(header(7, 4, 20, 4)));
   EXPECT_EQ(added(header(7, 12, 20, 8)).size(), 1u);
-  EXPECT_THAT(error_of(header(7, 0, 20, 4)), HasSubstr("goes on after its end"));
+  EXPECT_THAT(error_of(header(7, 0, 20, 4)), HasSubstr("continues after its end"));
 }
 
 // A sender whose connection was lost cannot know what arrived, so it sends again.
@@ -190,7 +190,7 @@ TEST_F(AssemblerTest, IncompleteMessagesAreBounded) {
   EXPECT_THAT(error_of(header(2, 10, 100, 61)), HasSubstr("more than 150 bytes of incomplete"));
   for (uint64_t number = 2; number <= 8; ++number) ASSERT_TRUE(add(header(number, 0, 2, 1)));
   EXPECT_EQ(error_of(header(9, 0, 2, 1)), "more than 8 incomplete messages");
-  EXPECT_EQ(added(header(2, 1, 2, 1)).size(), 1u);  // those that are known may go on
+  EXPECT_EQ(added(header(2, 1, 2, 1)).size(), 1u);  // those that are known may continue
 }
 
 // Every second number stays away: gaps cost memory as well.

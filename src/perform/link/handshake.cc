@@ -145,7 +145,8 @@ std::vector<std::byte> ping_frame(const Identity& self) {
 }
 
 std::vector<std::byte> failure_frame(const Identity& self, const Error& error) {
-  const std::string_view reason = std::string_view(error.message).substr(0, kStrangerPayloadMax);
+  const std::string_view reason =
+      std::string_view(error.message).substr(0, kUnauthenticatedPayloadMax);
   return control_frame(self,
                        {.kind = FrameKind::kFailure, .tag = static_cast<uint64_t>(error.cause)},
                        std::as_bytes(std::span(reason.data(), reason.size())));
@@ -207,7 +208,7 @@ Result<Gathering::Welcome> Gathering::add(const Caller& caller, bool resumable) 
   const bool same = connections_ > 0 && part.attempt == attempt_;
   if (complete()) return add_again(caller, resumable);
   if (part.round > 0)
-    return failed(fmt::format("rank {} goes on with a link that is not up", caller.rank));
+    return failed(fmt::format("rank {} continues a link that is not up", caller.rank));
   if (same && here_.contains(part.connection)) return fail(duplicate_rank(caller.rank));
   if (same && !here_.empty() && caller.incarnation != incarnation_)
     return fail(was_restarted(caller.rank));
@@ -223,7 +224,7 @@ Result<Gathering::Welcome> Gathering::add(const Caller& caller, bool resumable) 
   }
   const bool anew = connections_ > 0;
   if (anew && part.attempt < attempt_)
-    return failed(fmt::format("rank {} has called anew since", caller.rank));
+    return failed(fmt::format("rank {} has called again since", caller.rank));
   attempt_ = part.attempt;
   connections_ = part.connections;
   incarnation_ = caller.incarnation;
@@ -241,7 +242,7 @@ Result<Gathering::Welcome> Gathering::add_again(const Caller& caller, bool resum
   }
   if (!resumable || part.round == 0) return fail(duplicate_rank(caller.rank));
   if (part.attempt != attempt_ || part.connections != connections_)
-    return failed(fmt::format("rank {} goes on with another link", caller.rank));
+    return failed(fmt::format("rank {} continues another link", caller.rank));
   uint32_t& round = rounds_[part.connection];
   if (part.round <= round)
     return failed(fmt::format("rank {} has called again for this connection since", caller.rank));

@@ -1,8 +1,8 @@
-// The handshake: two ranks find out that they belong to one job, before anything else is believed.
+// The handshake: two ranks verify that they belong to one job, before anything else is accepted.
 //
 // The dialer says hello (its rank, the rank it calls, the membership epoch, the job's token); the
-// listener checks, answers with its own hello, and the dialer checks that. Who fails is told why in
-// a failure frame. Version and framing were checked by the decoder.
+// listener checks, answers with its own hello, and the dialer checks that. A side that is refused
+// receives the reason in a failure frame. Version and framing were checked by the decoder.
 //
 // A link has 1 to 16 connections, and every one of them shakes hands. A hello says which one of how
 // many this is, and of which attempt: the instant at which the dialer began to call, on its wall
@@ -13,12 +13,13 @@
 // A connection is not a link. Where both sides say in their hellos for how long they would wait
 // (Terms::grace), a link that is up outlives its connections: the dialer calls again for the one
 // that was lost, naming the link by its attempt and the call by its round. And a link is not a
-// member: a hello names the process by its incarnation, and a redial says which one it means. So
-// who was started again in between is known for another, and nothing is resumed with it.
+// member: a hello names the process by its incarnation, and a redial says which one it means. So a
+// process that was restarted in between is recognised as another, and resumes nothing.
 //
-// The token keeps strangers and other jobs of the same hosts out. Between hosts it travels inside
-// TLS, whose certificates keep all but our hosts out; in clear text only where nobody listens
-// (address.h, docs/decisions/0015).
+// The token keeps other programs and other jobs of the same hosts out. Between hosts it travels
+// inside TLS, whose certificates keep all but our hosts out; in clear text only inside one machine
+// (address.h, docs/decisions/0015), or where plain TCP was requested
+// (Endpoint::Options::plain_tcp).
 #pragma once
 
 #include <array>
@@ -60,13 +61,13 @@ struct Identity {
   int32_t ranks = 0;  // how many the job has
   uint32_t epoch = 0;
   Token token;
-  // Which process this is: random, chosen by each process at its start. 0: it does not say, and
-  // then nobody can tell that it was started again.
+  // Which process this is: random, chosen by each process at its start. 0: not given, and then a
+  // restart cannot be detected.
   uint64_t incarnation = 0;
 };
 
-// What a connection may send before we know each other: a hello or a short failure.
-constexpr uint32_t kStrangerPayloadMax = 512;
+// What a connection may send before its handshake is done, in bytes: a hello or a short failure.
+constexpr uint32_t kUnauthenticatedPayloadMax = 512;
 
 constexpr uint32_t kConnectionsMax = 16;
 
@@ -82,7 +83,7 @@ struct LinkPart {
 // What a hello says beyond who and which.
 struct Terms {
   SimDuration grace;             // how long it would wait for a lost link; 0: not at all. Whole ms
-  uint64_t resumes = 0;          // the incarnation that it means to go on with; 0: any
+  uint64_t resumes = 0;          // the incarnation whose link it resumes; 0: any
   uint64_t window = kUnlimited;  // how many bytes may come before one is taken (link.h)
 };
 
@@ -99,16 +100,16 @@ std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const L
 // are here: a receipt may have been lost, and after the goodbye there is none.
 std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages,
                                      uint64_t complete = 0);
-// All messages up to this one are here, so many segments came over this connection, and so much may
-// be sent in all (link.h).
+// All messages up to `message` are here, `segments` came over this connection, and bytes up to
+// `credit` may be sent in all (link.h).
 std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments = 0,
                                      uint64_t credit = kUnlimited);
 std::vector<std::byte> ping_frame(const Identity& self);
 // Carries the error's message and its cause.
 std::vector<std::byte> failure_frame(const Identity& self, const Error& error);
 
-// Who sent this first frame, or why it cannot be a peer. Says nothing about the job to somebody
-// without its token. Two incarnations of one rank are refused with
+// Who sent this first frame, or why it cannot be a peer. The reason says nothing about the job to a
+// caller without its token. Two incarnations of one rank are refused with
 // ErrorCause::kRestarted.
 Result<Caller> check_hello(const Identity& self, const Frame& frame);
 
@@ -123,7 +124,7 @@ class Gathering {
   enum class Welcome {
     kJoined,
     kJoinedAnew,  // a newer attempt: what belongs to the one before it is to be dropped
-    kResumed,     // a connection of a link that is up, again: the one before it is over
+    kResumed,     // a redialed connection of a link that is up, in place of the one before
   };
   // `resumable`: a link that is up takes lost connections back. An incarnation that is not the
   // link's is refused with was_restarted() where it called later; then the link is over.
@@ -144,7 +145,7 @@ class Gathering {
   bool expected_ = false;
   uint64_t incarnation_ = 0;
   uint64_t attempt_ = 0;
-  uint32_t connections_ = 0;  // 0: nobody called
+  uint32_t connections_ = 0;  // 0: no call came
   std::set<uint32_t> here_;
   std::map<uint32_t, uint32_t> rounds_;  // by connection, of those that were called again
 };

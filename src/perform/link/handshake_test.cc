@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 // What rank 0 of 4 says to this hello.
 Result<Caller> answer(const std::vector<std::byte>& hello) {
-  FrameDecoder decoder(kStrangerPayloadMax);
+  FrameDecoder decoder(kUnauthenticatedPayloadMax);
   Result<Caller> result = failed("no frame");
   const Status status = decoder.feed(hello, [&](const Frame& frame) -> Status {
     result = check_hello({.rank = 0, .ranks = 4, .epoch = 1, .token = kToken}, frame);
@@ -73,7 +73,7 @@ TEST(Handshake, OthersAreToldWhatIsWrong) {
   EXPECT_EQ(answer(failure_frame(good, {.message = "no room\n\x07"})).error().message, "no room ?");
 }
 
-// A hello names its process, and a redial the one it means to go on with.
+// A hello names its process, and a redial the one whose link it resumes.
 TEST(Handshake, ARedialIsForOneProcess) {
   Identity self{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
   self.incarnation = 77;
@@ -143,24 +143,24 @@ TEST(Gathering, IsCompleteWhenAllConnectionsCameInAnyOrder) {
     EXPECT_EQ(*gathering.add(call(5, connection)), Gathering::Welcome::kJoined);
   }
   EXPECT_TRUE(gathering.complete());
-  // Whoever comes now is one too many, of whatever attempt.
+  // A call that comes now is one too many, of whatever attempt.
   EXPECT_EQ(gathering.add(call(5, 1)).error().cause, ErrorCause::kDuplicateRank);
   EXPECT_EQ(gathering.add(call(6, 0)).error().cause, ErrorCause::kDuplicateRank);
 }
 
-// The caller's process was started anew, and nobody told us that the first one is gone.
+// The caller's process was restarted, and nothing reported that the first one is gone.
 TEST(Gathering, ANewerAttemptTakesThePlaceOfAHalf) {
   Gathering gathering;
   ASSERT_TRUE(gathering.add(call(5, 0)));
   ASSERT_TRUE(gathering.add(call(5, 1)));
   EXPECT_EQ(*gathering.add(call(6, 0, 2)), Gathering::Welcome::kJoinedAnew);
   EXPECT_FALSE(gathering.complete());
-  EXPECT_EQ(gathering.add(call(5, 2)).error().message, "rank 7 has called anew since");
+  EXPECT_EQ(gathering.add(call(5, 2)).error().message, "rank 7 has called again since");
   EXPECT_EQ(*gathering.add(call(6, 1, 2)), Gathering::Welcome::kJoined);
   EXPECT_TRUE(gathering.complete());
 }
 
-// Process 5 of rank 7 goes on with connection 1 of 2; whoever else comes does not.
+// Process 5 of rank 7 resumes connection 1 of 2; no other process does.
 TEST(Gathering, ALostConnectionComesBackToTheSameProcess) {
   Gathering gathering;
   const auto from = [](uint64_t incarnation, Caller caller, uint32_t round) {

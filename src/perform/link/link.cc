@@ -129,8 +129,8 @@ bool Link::finished() const {
 
 // --- What comes ---------------------------------------------------------------------------------
 
-// Every frame says who sent it and when in the history of the run, so that nothing of a process
-// that was given up for lost is taken for its successor's.
+// Every frame names its sender and epoch, so that no frame of a process that was given up for lost
+// is taken for its successor's.
 Status Link::check_sender(const FrameHeader& header) const {
   if (header.sender != static_cast<uint32_t>(options_.peer))
     return failed(fmt::format("a frame of rank {} on the connection of rank {}", header.sender,
@@ -142,7 +142,7 @@ Status Link::check_sender(const FrameHeader& header) const {
 }
 
 Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
-  if (heard_goodbye(connection)) return failed("it went on after its goodbye");
+  if (heard_goodbye(connection)) return failed("it sent more after its goodbye");
   TRY(check_sender(frame.header));
   switch (frame.header.kind) {
     case FrameKind::kData:

@@ -1,4 +1,4 @@
-// A simulated ocean for whole links: the code that runs over sockets, over connections that exist
+// Whole links over a simulated network: the code that runs over sockets, over connections that exist
 // only in numbers. They have delays of their own, so segments overtake each other; they stall as
 // TCP does after a loss; they are cut; and callers die in the middle of a handshake.
 #include <gtest/gtest.h>
@@ -187,7 +187,7 @@ class LinkOcean {
     }
   }
 
-  // Every message once, whole, and in order among those of its tag; after a storm a part of them.
+  // Every message once, whole, and in order among those of its tag; with failures (`storm`) a part.
   void check(End& end, bool storm) {
     std::map<Tag, std::vector<Payload>> expected;
     for (const Sent& sent : other(end).sent) expected[sent.tag].push_back(sent.payload);
@@ -273,7 +273,7 @@ TEST_F(LinkTest, AGoodbyeWithoutItsMessagesIsALoss) {
   ASSERT_TRUE(give(0, pull(0)));
   EXPECT_EQ(give(1, pull(1)).error().message, "its goodbye counts 1 messages, and 0 came whole");
   EXPECT_EQ(give(1, hello_frame({.rank = 0, .ranks = 2, .epoch = 1}, 1)).error().message,
-            "it went on after its goodbye");
+            "it sent more after its goodbye");
 }
 
 // 300 bytes are urgent, 1000 are not; the tail is 400.

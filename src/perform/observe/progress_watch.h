@@ -4,8 +4,8 @@
 // thread that was stopped, an allocator that retries for ever, a device that does not answer),
 // because other threads send the heartbeats. So each rank reports every second what it has done,
 // and whether it waits (kernels/activity.h). A rank has hung if it has done nothing for
-// kIterationsMax of the run's usual iterations, and at least kHangMin, without waiting for another
-// rank in all that time. Ranks that wait for it make no progress either, and are not named.
+// kIterationsMax of the run's usual iterations, and at least kHangMin, and never waited in that
+// time. Ranks that wait for it make no progress either, and are not named.
 //
 // There is no usual iteration before all ranks have done one: the first loads libraries and
 // compiles. Time in which no reports arrive, because a host sleeps or a path is cut, does not

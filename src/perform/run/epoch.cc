@@ -33,11 +33,11 @@ namespace {
 
 constexpr SimDuration kPatience{50'000'000};     // between two looks at the stop flag
 constexpr SimDuration kCauseMax{1'500'000'000};  // for the cause to show behind its effect
-constexpr SimDuration kStopMax{5'000'000'000};   // for workers to end by themselves
+constexpr SimDuration kStopMax{5'000'000'000};   // for workers to end after a Stop
 constexpr SimDuration kSayWaitsAfter{1'000'000'000};
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
-constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
-constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
+constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to connect as its new rank
+constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to reconnect, before spares may
 constexpr int kLackingMax = 6;  // gatherings that wait for a host which alone has some of the state
 
 using observe::RunPhase;
@@ -64,14 +64,14 @@ class Epoch {
   EpochEnd run();
 
  private:
-  // How far a rank's process is, by its own messages, which move it forwards. That it has ended is
-  // said apart: those that have finished end as well.
+  // How far a rank's process is, by its own messages, which move it forwards only. Whether it has ended
+  // is kept separately (Slot::status), because ranks that have finished end, too.
   enum class SlotState {
     kAwaited,   // no hello yet
     kHere,      // it has said where it can be reached
     kReady,     // it is linked to its neighbours
     kFinished,  // behind the last step
-    kFailed,    // it said why; its end is no news
+    kFailed,    // it said why; its end is expected
   };
   // One per rank.
   struct Slot {
@@ -92,7 +92,7 @@ class Epoch {
   bool all_had_come() const { return reached(RunPhase::kTakingStock); }
   Status prepare();
   Status wait_for_members();
-  Status open_door();
+  Status open_listener();
   Status start();
   Result<observe::RunSummary> finish_for_another();
   void take_last_checkpoint();
@@ -170,9 +170,9 @@ class Epoch {
   std::string program_;
   std::vector<WorkerPlacement> placements_;
   RunPhase phase_ = RunPhase::kGathering;
-  link::Token token_;  // of this epoch's door
+  link::Token token_;  // of this epoch's listener
   std::optional<join::TokenFile> token_file_;
-  SimTime offer_at_ = kNever;      // the seats of those who have not come
+  SimTime offer_at_ = kNever;      // vacant ranks to spares
   SimTime end_deadline_ = kNever;  // for all to end, once they were told
   // What would be the setback if this epoch ended now, once all have come.
   Setback setback_ = Setback::kLoss;
@@ -181,7 +181,7 @@ class Epoch {
   std::optional<state::CheckpointCoordinator> desk_;  // from when all have come
   int64_t damaged_;                                   // as in Past
   observe::CertificateWatch certificates_;
-  // Who is to blame and how it ended, once that is known.
+  // The rank that was lost first and how it ended, once that is known.
   struct Culprit {
     int32_t rank = 0;
     std::string how;
@@ -251,7 +251,7 @@ EpochEnd Epoch::run() {
   return end;
 }
 
-// Where it fails there are workers to stop, or none.
+// If it fails, workers_ may be set: then run() stops the workers.
 Result<observe::RunSummary> Epoch::perform() {
   TRY(prepare());
   steps_.emplace(plan_, record_, first_iteration_,
@@ -265,8 +265,8 @@ Result<observe::RunSummary> Epoch::perform() {
   return conclude();
 }
 
-// The launcher before was killed behind the last step: what ranks had to leave is on this host, and
-// those that have not heard yet that all is done come again to hear it.
+// The previous launcher was killed after the last step: all that ranks had to deliver is on this host,
+// and ranks that have not yet been told that all is done reconnect to be told.
 Result<observe::RunSummary> Epoch::finish_for_another() {
   if (options_.on_note) options_.on_note(past_.why + "; all steps are done");
   open_desk();
@@ -288,13 +288,13 @@ Result<observe::RunSummary> Epoch::finish_for_another() {
   }
   if (!options_.rendezvous) return summary;
   phase_ = RunPhase::kEnding;  // which the launcher before had reached
-  TRY(open_door());
+  TRY(open_listener());
   say_farewell(*workers_, ranks_, desk_->over(), options_.end_max, clock_);
   workers_.reset();
   return summary;
 }
 
-// A run that continues reads what is in it; here a manifest that cannot be read is worth a note.
+// The run is done, so a manifest that cannot be read is worth a note, not an error.
 void Epoch::take_last_checkpoint() {
   if (!takes_checkpoints(plan_)) return;
   auto last = state::latest_checkpoint(plan_.checkpoint->directory, plan_.run.steps + 1);
@@ -319,7 +319,7 @@ void Epoch::add_decisions(observe::RunSummary& summary) const {
   summary.batch_changed = batch_.history().made();
 }
 
-// Before the next epoch nobody of the last one may work any more.
+// Before the next epoch begins, no rank of the last one may still work.
 Status Epoch::wait_for_members() {
   bool told = false;
   while (const auto span = membership_.wait()) {
@@ -337,8 +337,8 @@ Status Epoch::wait_for_members() {
   return membership_.status();
 }
 
-// What a loss means is the coordinator's to decide, unless it was the one that found it out. A
-// first start that fails is no loss: restarts need ranks that had all been ready once.
+// The coordinator decides what a loss means; tell it, unless it found the loss itself. A first start that
+// fails is no loss: restarts need ranks that had all been ready once.
 Outcome Epoch::halt(Error error) {
   const bool falls_back = setback_ == Setback::kDamage;
   if (error.code != ErrorCode::kLostPeer && !falls_back) return error;
@@ -349,7 +349,7 @@ Outcome Epoch::halt(Error error) {
     const Status written = membership_.status();
     if (written) return error;
     Error unwritten = Error(written.error()).during("writing down that " + error.message);
-    unwritten.hint = "freeing space; then the same command goes on with the run";
+    unwritten.hint = "freeing space; then the same command resumes the run";
     return unwritten;
   }
   const bool again = halted->again && (reached(RunPhase::kPerforming) || goes_on_ || falls_back);
@@ -358,7 +358,7 @@ Outcome Epoch::halt(Error error) {
   return error;
 }
 
-// Those that are left keep their states where the run goes on.
+// Survivors keep their states if the run restarts.
 void Epoch::stop_workers(const Outcome& outcome) {
   const SimTime now = clock_.now();
   const auto* again = std::get_if<Again>(&outcome);
@@ -373,8 +373,8 @@ void Epoch::stop_workers(const Outcome& outcome) {
   workers_.reset();
 }
 
-// Of another's child it is known that it works no more once its connection has ended, because the
-// other end did that; else its lease has to run out. So the door stays open for that long.
+// A rank that we did not start is known to have stopped once its connection has closed, because the other
+// end closes it; otherwise its lease has to expire. So keep listening for that long.
 void Epoch::await_others(bool again) {
   const auto take = [this](const Event& event) {
     const auto* end = std::get_if<Disconnected>(&event.what);
@@ -407,42 +407,44 @@ void Epoch::note_waits(SimDuration lease) {
       fmt::format("{} {}", fmt::join(here, " and "), here.size() == 1 ? "has" : "have")));
 }
 
-Status Epoch::open_door() {
+Status Epoch::open_listener() {
   const auto& rendezvous = options_.rendezvous;
-  Workers::Options door{.ranks = static_cast<int32_t>(ranks_),
-                        .security = options_.security,
-                        .terms = options_.terms,
-                        .log = options_.log,
-                        .sockets = options_.sockets,
-                        .processes = options_.processes,
-                        .open_splice = options_.open_splice};
-  if (options_.islands) door.network = options_.islands->network;
-  door.at = rendezvous
-                ? rendezvous->at
-                : transport::Address{TRY(own_address(options_.islands)), options_.control_port};
+  Workers::Options listener{.ranks = static_cast<int32_t>(ranks_),
+                            .security = options_.security,
+                            .terms = options_.terms,
+                            .log = options_.log,
+                            .sockets = options_.sockets,
+                            .processes = options_.processes,
+                            .open_splice = options_.open_splice};
+  if (options_.islands) listener.network = options_.islands->network;
+  listener.at = rendezvous
+                    ? rendezvous->at
+                    : transport::Address{TRY(own_address(options_.islands)), options_.control_port};
   if (rendezvous) {
-    door.listen = rendezvous->listen.listen;
-    door.here = rendezvous->listen.here;
+    listener.listen = rendezvous->listen.listen;
+    listener.here = rendezvous->listen.here;
   }
-  if (options_.islands) TRY(check_reach(plan_, *options_.islands, door.at.host));
+  if (options_.islands) TRY(check_reach(plan_, *options_.islands, listener.at.host));
   if (options_.telemetry) options_.telemetry->add(phase_);
-  door.token = rendezvous && rendezvous->token ? *rendezvous->token : TRY(link::Token::random());
-  door.on_hello = [this](int32_t rank) { membership_.came(rank); };
-  door.on_beat = [this](int32_t rank, const control::Beat& beat) {
+  listener.token =
+      rendezvous && rendezvous->token ? *rendezvous->token : TRY(link::Token::random());
+  listener.on_hello = [this](int32_t rank) { membership_.came(rank); };
+  listener.on_beat = [this](int32_t rank, const control::Beat& beat) {
     return membership_.beat(rank, beat);
   };
-  workers_ = TRY(Workers::listen(door, clock_));
-  token_ = door.token;
+  workers_ = TRY(Workers::listen(listener, clock_));
+  token_ = listener.token;
   return {};
 }
 
-// First the door, then the token: whoever finds the port taken does not touch another run's token.
+// Listen first, then write the token: a launcher that finds the port taken must not overwrite the token
+// of the run that has it.
 Status Epoch::start() {
-  TRY(open_door());
+  TRY(open_listener());
   TRY(begin_());
   const auto& rendezvous = options_.rendezvous;
   if (rendezvous) {
-    // Who was part of the run comes again at once; at the start ranks may come one after the other.
+    // Members of the run reconnect at once; at the first start ranks may connect one by one.
     const bool at_once = goes_on_ && past_.lacking == 0;
     const SimDuration patience = at_once ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
     if (options_.restarts > 0) offer_at_ = clock_.now() + patience;
@@ -482,8 +484,8 @@ Status Epoch::supervise() {
   }
 }
 
-// Nothing is left to do for anybody once the last checkpoint exists everywhere, and what other
-// hosts have of the Trace is here. Who is lost from then on is no loss.
+// No rank has anything left to do once the last checkpoint exists on all hosts and all parts of the Trace
+// have been fetched from other hosts. A rank that ends from then on is not a loss.
 Status Epoch::end_if_done() {
   if (reached(RunPhase::kEnding)) return {};
   desk_->all_finished();
@@ -496,8 +498,8 @@ Status Epoch::end_if_done() {
   return tell_all(desk_->over());
 }
 
-// What the coordinator found out by itself: somebody was silent for too long, or did not come. A
-// process that is silent may be stopped, and hear nothing.
+// Losses that the coordinator found itself: a rank was silent for too long, or did not connect. Kill its
+// process, because a silent one may be suspended and not receive a message.
 Status Epoch::check_membership() {
   membership_.tick();
   TRY(membership_.status());
@@ -511,8 +513,8 @@ Status Epoch::check_membership() {
   return fail(std::move(error));
 }
 
-// Whoever knows that all is over asks for no lease any more. It may be stopped, or cut off, all the
-// same; but nothing of it is wanted.
+// A rank that was told Over no longer renews its lease, so a hang or a cut path does not show there. Do
+// not wait for it beyond the deadline: nothing more is needed from it.
 void Epoch::check_ended() {
   if (clock_.now() < end_deadline_) return;
   end_deadline_ = kNever;
@@ -530,7 +532,8 @@ void Epoch::check_ended() {
                                fmt::join(missing, " and "), seconds(options_.end_max).value));
 }
 
-// The seats of those who have not come are for spares, one for each; after a while for the next.
+// Gives each rank that has not connected to a spare; if that does not connect within kSeatMax, to the
+// next one.
 void Epoch::offer_seats() {
   if (all_had_come() || clock_.now() < offer_at_) return;
   for (size_t r = 0; r < ranks_; ++r) {
@@ -538,11 +541,13 @@ void Epoch::offer_seats() {
     const auto rank = static_cast<int32_t>(r);
     const bool came = slot.state != SlotState::kAwaited;
     if (is_child(rank) || came || clock_.now() < slot.given_until) continue;
-    // Who sat there last has the newest state: which of the two that is nobody knows.
+    // The process that had the rank last has its newest state, but whether that is the original or a
+    // spare is not known, so alternate.
     const bool owner_first = past_.lacking % 2 == 0;
     if (!workers_->give_seat(rank, plan_.ranks[r].datacenter, owner_first)) continue;
     slot.given_until = clock_.now() + kSeatMax;
-    if (options_.on_note) options_.on_note(fmt::format("a spare takes the seat of {}", name(rank)));
+    if (options_.on_note)
+      options_.on_note(fmt::format("a spare takes the place of {}", name(rank)));
   }
 }
 
@@ -602,7 +607,7 @@ void Epoch::open_desk() {
                     .below = damaged_,
                     .tell =
                         [this](int32_t rank, const state::StateMessage& message) {
-                          // Who is gone is about to be missed.
+                          // A failed send: the loss of that rank is about to be reported.
                           static_cast<void>(workers_->tell(rank, join::control_message(message)));
                         },
                     .note = options_.on_note});
@@ -614,12 +619,12 @@ Status Epoch::handle(int32_t rank, const state::Inventory& message) {
   return begin_if_known();
 }
 
-// Once it is known with what all begin.
+// Sends Start once the coordinator of checkpoints knows with which state all ranks begin.
 Status Epoch::begin_if_known() {
   if (reached(RunPhase::kPreparing)) return {};
   auto found = desk_->beginning();
   if (!found && found.error().code == ErrorCode::kLostPeer) {
-    // A spare may sit where a rank sat that alone has it, and is only late.
+    // A spare may have the place of the only process with this state, which may merely be late.
     const bool may_come = goes_on_ && options_.rendezvous && past_.lacking < kLackingMax;
     if (may_come) setback_ = Setback::kLacksState;
     if (!may_come) found.error().code = ErrorCode::kUnusable;
@@ -641,7 +646,7 @@ Status Epoch::begin_if_known() {
   for (const Slot& slot : slots_) start.reach.push_back(slot.reach);
   pairs_.emplace(plan_, start.addresses, start.reach,
                  UnreachedPairs::Options{
-                     // From its first trouble on, a pair has as long as ranks have to come.
+                     // From its first failure on, a pair has as long as ranks have to connect.
                      .patience = options_.rendezvous.value_or(Rendezvous{}).join_max,
                      .open_splice = [this] { return workers_->open_splice(); },
                      .note = options_.on_note});
@@ -659,7 +664,7 @@ std::string Epoch::beginning_note(const state::CheckpointCoordinator::Beginning&
   return is_older ? line + ", from the older checkpoint " + checkpoint_->folder : line;
 }
 
-// Two ranks that this process reaches need not reach each other.
+// Two ranks that both reach this process need not reach each other.
 Status Epoch::handle(int32_t rank, const join::Unreached& message) {
   if (!pairs_)
     return failed(
@@ -684,7 +689,7 @@ Status Epoch::handle(int32_t rank, const join::Ready&) {
   return {};
 }
 
-// When all are ready, and all have said that they know of this epoch.
+// Sends Go when all are ready and all have acknowledged this epoch.
 Status Epoch::go_if_ready() {
   if (phase_ != RunPhase::kPreparing || !membership_.begun()) return {};
   for (const Slot& slot : slots_) {
@@ -714,21 +719,21 @@ Status Epoch::handle(int32_t rank, const join::ProgressReport& message) {
   steps_->record(*progress);
   const auto recorded = steps_->recorded_to_tell(clock_.now());
   for (size_t r = 0; r < ranks_ && recorded; ++r) {
-    // Who is gone is about to be missed.
+    // A failed send: the loss of that rank is about to be reported.
     static_cast<void>(workers_->tell(static_cast<int32_t>(r), join::Recorded{*recorded}));
   }
   return {};
 }
 
-// Before any rank begins the first of its iterations, as a rule; replicas stay equal in any case
-// (density_schedule.h).
+// Usually reaches every rank before it begins the first of the change's iterations; replicas stay equal
+// in any case (density_schedule.h).
 Status Epoch::announce(const tune::DensityDecision& change) {
   if (options_.telemetry) options_.telemetry->add(change);
   if (options_.on_note) options_.on_note(to_line(change));
   return tell_all(join::DensityOrder{change.first_iteration, change.density});
 }
 
-// Of a rank that cannot be told any more this epoch ends, and with it what it was asked.
+// If a rank can no longer be told the verdict, this epoch ends, and the order with it.
 Status Epoch::handle(int32_t rank, const join::BatchAnswer& message) {
   const auto decided =
       TRY(during(batch_.add(rank, message), fmt::format("hearing {}", name(rank))));
@@ -752,25 +757,27 @@ Status Epoch::handle(int32_t rank, const state::ShardReport& message) {
 }
 
 Status Epoch::handle(int32_t rank, const state::Committed& message) {
-  if (!desk_) return failed(fmt::format("{} committed a checkpoint of nobody", name(rank)));
+  if (!desk_)
+    return failed(fmt::format("{} committed a checkpoint that was not asked for", name(rank)));
   TRY(desk_->committed(rank, message.step));
   checkpoint_ = desk_->checkpoint();
   if (checkpoint_ && checkpoint_->manifest.step == message.step) damaged_ = INT64_MAX;
   return {};
 }
 
-// Training is worth more than one checkpoint: the next one is tried when it is due. Behind the last
-// step there is none.
+// A missed checkpoint does not stop training: the next one is tried when it is due. After the last step
+// there is no next one, so there it is a failure.
 Status Epoch::handle(int32_t rank, const state::Missed& message) {
-  if (!desk_) return failed(fmt::format("{} missed a checkpoint of nobody", name(rank)));
+  if (!desk_)
+    return failed(fmt::format("{} missed a checkpoint that was not asked for", name(rank)));
   if (message.step >= plan_.run.steps) return handle(rank, state::Failure{message.error});
   if (!desk_->missed(message.step) || !options_.on_note) return {};
   Error error = message.error;
   error.message = fmt::format("{}: {}", name(rank), error.message);
   options_.on_note(fmt::format(
-      "{}\n  training goes on without the checkpoint of step {}; {}", error.text(), message.step,
+      "{}\n  training continues without the checkpoint of step {}; {}", error.text(), message.step,
       checkpoint_ ? fmt::format("that of step {} stays", checkpoint_->manifest.step)
-                  : "there is none to go on from yet"));
+                  : "there is none to resume from yet"));
   return {};
 }
 
@@ -811,20 +818,21 @@ Status Epoch::handle(int32_t rank, const state::Failure& message) {
   reach(rank, SlotState::kFailed);
   Error error = message.error;
   error.message = fmt::format("{}: {}", name(rank), error.message);
-  // Trouble with a neighbour has its cause there; that shows in a moment.
+  // A failure to reach a neighbour has its cause there, which shows in a moment.
   if (error.code == ErrorCode::kLostPeer) {
     suspect(std::move(error));
     return {};
   }
-  if (falls_back(message)) {  // for everybody to stop, and to come again
+  if (falls_back(message)) {  // all ranks stop, and restart from the older one
     setback_ = Setback::kDamage;
     damaged_ = message.damaged;
   }
   return fail(std::move(error));
 }
 
-// What a rank could not read was whole when it was written, and so was the one before. It can speak of no
-// other checkpoint than the one it was told to begin with.
+// Whether to fall back to an older checkpoint. The one that a rank could not read was whole when it was
+// written, and so was the one before. A rank can only complain about the checkpoint that it was told to
+// begin with.
 bool Epoch::falls_back(const state::Failure& message) const {
   return message.damaged > 0 && message.damaged == first_iteration_ - 1 && options_.restarts > 0 &&
          desk_ && desk_->has_older(message.damaged);
@@ -840,9 +848,9 @@ Status Epoch::handle(int32_t rank, const Disconnected& end) {
   return lose(rank);
 }
 
-// Where ranks come again, one does so while its seat is still that of the process before, or a
-// spare's: it asks until it is free. Otherwise, before all are here, it is a mistake in how the
-// ranks were started; later it is somebody else's.
+// Where ranks return, one may do so while its previous process, or a spare, still has the rank: it
+// retries until that is vacant. Otherwise, before all are connected, it is a mistake in how the ranks
+// were started; later it is a process that does not belong to the run, and the run continues.
 Status Epoch::handle(int32_t rank, const Duplicate&) {
   if (options_.rendezvous && options_.restarts > 0) return {};
   if (!all_had_come()) {
@@ -855,9 +863,9 @@ Status Epoch::handle(int32_t rank, const Duplicate&) {
   return {};
 }
 
-// A rank is going without having finished. Killed: that is the cause, unless it was asked to go,
-// as everybody is when this run is interrupted. Otherwise its own words may still be on the way, or
-// its exit status.
+// A rank ended before it finished. If it was killed, that is the cause, unless by SIGTERM, which all
+// ranks get when this run is interrupted. Otherwise its error message, or its exit status, may still be
+// on the way.
 Status Epoch::lose(int32_t rank) {
   const Slot& slot = slots_[rank];
   if (slot.state == SlotState::kFailed || reached(RunPhase::kEnding)) return {};
@@ -869,8 +877,7 @@ Status Epoch::lose(int32_t rank) {
   const bool asked = slot.status && WIFSIGNALED(*slot.status) && WTERMSIG(*slot.status) == SIGTERM;
   const bool certain =
       slot.status && !asked && (WIFSIGNALED(*slot.status) || slot.disconnected.has_value());
-  // Of a rank that is nobody's child here no more will be heard: that beats a neighbour's
-  // complaint.
+  // A disconnect of a rank that we did not start is final, so it outranks a neighbour's report.
   if (!is_child(rank)) trouble_.reset();
   if (certain || !trouble_) culprit_ = Culprit{rank, std::move(how)};
   if (certain) return fail(std::move(error));
@@ -884,32 +891,33 @@ void Epoch::suspect(Error error) {
 
 Status Epoch::tell_all(const join::ControlMessage& message) {
   for (size_t rank = 0; rank < ranks_; ++rank) {
-    // Who cannot be told is about to be lost, which names the cause better.
+    // A rank that cannot be told is about to be lost, which names the cause better.
     const Status told = workers_->tell(static_cast<int32_t>(rank), message);
     if (!told) suspect(told.error());
   }
   return {};
 }
 
-// Its folder is asked, because one may exist here before all hosts have said that they have it.
+// Looks into the checkpoint folder, because a checkpoint may exist here before all hosts have reported
+// that they have it.
 std::string Epoch::resume_hint() const {
   const auto found = plan_.checkpoint ? state::latest_checkpoint(plan_.checkpoint->directory)
                                       : std::optional<state::FoundCheckpoint>();
   if (found && *found) {
-    return fmt::format("going on after step {}: the same command with --resume",
+    return fmt::format("to continue after step {}: the same command with --resume",
                        (*found)->manifest.step);
   }
   if (plan_.checkpoint && plan_.checkpoint->every > 0) {
-    return "starting it again; there was no checkpoint to go on from yet";
+    return "starting it again; there was no checkpoint to resume from yet";
   }
-  return "[checkpoint] with every = 10 in the job: then an interrupted run can go on";
+  return "[checkpoint] with every = 10 in the job: then an interrupted run can be resumed";
 }
 
-// Nothing half-written: neither shards without a manifest nor parts of a Trace.
+// Removes what is half-written: shards without a manifest, and parts of a Trace.
 void Epoch::clean_up() {
-  // Also those of which the report never came, because its rank was killed or stopped before. But
-  // where all shards were there another host may have the manifest, and go on from them. Where
-  // nobody began, other hosts may have a manifest that this one lacks.
+  // Also shards that were never reported, because their rank was killed or stopped before. But where all
+  // shards of a step were written, another host may have the manifest and resume from them; and if the
+  // epoch never began, other hosts may have a manifest that this one lacks.
   if (takes_checkpoints(plan_) && (reached(RunPhase::kPreparing) || !options_.rendezvous)) {
     state::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
                               desk_ ? desk_->complete() : std::set<int64_t>());
@@ -917,7 +925,7 @@ void Epoch::clean_up() {
   if (desk_) desk_->clear();
 }
 
-// Of the iterations before this epoch, the losses are all that is left.
+// Of the iterations before this epoch only the loss values are left.
 void Epoch::add_losses_before(trace::Trace& trace) const {
   std::set<int64_t> known;
   for (const trace::Record& record : trace.records) {
@@ -958,7 +966,8 @@ Result<observe::RunSummary> Epoch::conclude() {
   TRY(written);
   if (checkpoint_) summary.checkpoint = checkpoint_->folder;
   if (checkpoint_ && takes_checkpoints(plan_)) {
-    // Nobody can be lost any more. Other hosts have done so, but for one that was wanted until now.
+    // No rank can fail any more, so delete old checkpoints. Other hosts already did, except for one that
+    // was kept as a fallback until now.
     state::retire_checkpoints(plan_.checkpoint->directory, checkpoint_->manifest.step,
                               plan_.checkpoint->keep);
   }

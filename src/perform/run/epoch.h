@@ -1,6 +1,6 @@
 // One epoch of a run as its launcher sees it: workers are started, introduced to each other, report, and all
-// end. Whether another epoch follows is decided by the caller (launcher.h), who also passes on what this epoch leaves
-// to the next one.
+// end. Its outcome says whether another epoch follows. The caller (launcher.h) begins that one, and passes on to it
+// what this epoch leaves.
 #pragma once
 
 #include <cstdint>

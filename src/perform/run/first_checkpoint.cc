@@ -17,13 +17,14 @@ Result<std::optional<state::FoundCheckpoint>> first_checkpoint(
   }
   if (!takes_checkpoints(plan) && !options.resume) return std::nullopt;
   const std::string& directory = plan.checkpoint->directory;
-  // A run that lost somebody when it was all but done still has its last steps to do.
+  // A run that lost a rank close to its end still has its last steps to do, so it does not begin
+  // with the checkpoint of the last step.
   const auto found = TRY(state::latest_readable_checkpoint(
       directory, std::min(below, goes_on ? plan.run.steps : INT64_MAX),
       [&](const Error& damage, const std::string& instead) {
         if (note) note(state::going_on_from(damage, instead));
       }));
-  // Where ranks are on other hosts, these may have one (checkpoint_coordinator.h).
+  // If ranks are on other hosts, those may have one (checkpoint_coordinator.h).
   if (options.resume && !goes_on && !found && !options.rendezvous) {
     return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
                     "starting from the beginning, without --resume");
@@ -31,7 +32,7 @@ Result<std::optional<state::FoundCheckpoint>> first_checkpoint(
   if (!options.resume && !goes_on && found) {
     return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
                                 found->manifest.step),
-                    "--resume to go on from it, or removing the folder to begin again");
+                    "--resume to continue from it, or removing the folder to begin again");
   }
   if (found) TRY(state::check_fits(*found, plan));
   return found;

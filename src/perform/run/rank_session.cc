@@ -47,20 +47,20 @@ using transport::Endpoint;
 
 constexpr SimDuration kLooksAgainMax{400'000'000};
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
-constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
+constexpr const char* kWanTcp = "cubic";            // which the law of a WAN flow models
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
 constexpr SimDuration kReportEvery{1'000'000'000};
 constexpr SimDuration kCertificateEvery{60'000'000'000};
 constexpr SimDuration kVerdictMax{2'000'000'000};
 
-// Where a session is. The performing thread alone moves it, forwards only, by advance(); but kEnded
-// is also what a session that is destroyed is in.
+// Where a session is. Only the performing thread moves it, forwards, by advance(); a session that is
+// destroyed is set to kEnded, too.
 enum class Phase {
   kJoining,     // -> kPreparing with the Plan, -> kEnded where the run was over before
   kPreparing,   // folders, kernels, state, links -> kPerforming when the launcher says go
   kPerforming,  // until all ranks have finished
   kGivingUp,    // from any but kEnded: nothing is computed any more, the state may be left
-  kEnded,       // nothing is left to do: a launcher that hangs up is no news
+  kEnded,       // nothing is left to do: a launcher that hangs up is expected
 };
 
 // Who knows how this rank's part in the run ended.
@@ -69,7 +69,7 @@ enum class Known {
   kTold,       // the launcher, which tells people
   kContinues,  // the launcher, and the run continues: this rank's state is wanted
   kDisplaced,  // the launcher has another process in this rank's place
-  kUnheard,    // this rank alone: it gave up, and no launcher was there to hear why
+  kUnheard,    // this rank alone: it failed, and could not report why to a launcher
 };
 
 class RankSession {
@@ -89,9 +89,9 @@ class RankSession {
   SimTime in(SimDuration span) const { return clock_.now() + span; }
   Status say(const join::ControlMessage& message);
   std::string with_launcher_named(std::string line) const;
-  Result<Endpoint::Options> door(const link::Token& token, uint64_t epoch) const;
+  Result<Endpoint::Options> listener(const link::Token& token, uint64_t epoch) const;
   Status dial_launcher();
-  Status open_door();
+  Status open_listener();
   Error stopped(const join::Stop& stop);
   Result<link::Token> token(SimTime deadline);
   Error nobody_there() const;
@@ -150,12 +150,12 @@ class RankSession {
   SimTime joined_at_;       // when it said hello
   std::mutex leave_mutex_;  // held while the state is left
   std::optional<state::StateSnapshot> kept_;
-  const kernels::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
+  const kernels::Kernels* kernels_ = nullptr;  // whose state is to be left; null: none, or done
   int64_t state_read_ = 0;      // bytes of the state that it began with, from this host's disk
   int64_t state_fetched_ = 0;   // and from other hosts
   state::Finished finished_;    // what it will say when all is done
   bool has_finished_ = false;   // and has said
-  kernels::Activity activity_;  // for the launcher to see that it goes on
+  kernels::Activity activity_;  // lets the launcher see progress
   int64_t damaged_ = 0;         // the step of the checkpoint that it could not read
   std::optional<NeighbourLinks> neighbours_;  // from before the second thread listens
   std::unique_ptr<Thread> reporter_;          // from when all links are up
@@ -170,7 +170,7 @@ class RankSession {
   Phase phase_ = Phase::kJoining;
   Known known_ = Known::kUnknown;
   std::optional<SimTime> origin_;
-  std::optional<std::string> verdict_;  // why everybody stops
+  std::optional<std::string> verdict_;  // why all ranks stop
   std::optional<state::Over> over_;     // all ranks have finished
 };
 
@@ -182,7 +182,7 @@ void RankSession::advance(Phase to) {
   changed_->notify_all();
 }
 
-// What the launcher said counts, whatever this rank would say.
+// What the launcher said is never replaced by kUnheard.
 void RankSession::now_known(Known known) {
   std::lock_guard lock(mutex_);
   if (known != Known::kUnheard || known_ == Known::kUnknown) known_ = known;
@@ -234,42 +234,44 @@ std::string RankSession::with_launcher_named(std::string line) const {
   return at == std::string::npos ? line : line.replace(at, rank.size(), " to the launcher ");
 }
 
-// The one place where this rank's Endpoints are described. Links to other ranks outlive their
-// connections for as long as a silent rank is borne, that to the launcher for a moment (listen_address.h).
-Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t epoch) const {
+// The one place where this rank's Endpoints are described. Links to other ranks outlive their connections
+// for as long as a silent rank is tolerated (the grace), that to the launcher for a moment
+// (listen_address.h).
+Result<Endpoint::Options> RankSession::listener(const link::Token& token, uint64_t epoch) const {
   auto credentials = TRY(join::credentials_of(options_.security));
-  Endpoint::Options door{.identity = {.rank = options_.rank,
-                                      .ranks = options_.ranks + 1,
-                                      .epoch = static_cast<uint32_t>(epoch),
-                                      .token = token,
-                                      .incarnation = incarnation_},
-                         .listen_address = options_.at.listen,
-                         .port = epoch > 0 ? options_.at.ports.first : uint16_t{0},
-                         .port_last = epoch > 0 ? options_.at.ports.last : uint16_t{0},
-                         .network = options_.network,
-                         .credentials = std::move(credentials),
-                         .plain_tcp = options_.security.plain_tcp,
-                         .one_clock = !on_several_hosts(),
-                         .congestion_control = options_.network.empty() ? "" : kWanTcp,
-                         .grace = options_.terms.ceiling,
-                         .log = [this](const std::string& line) {
-                           // Once all stop, calls that are refused are no news.
-                           if (options_.log && !quiet_) options_.log(with_launcher_named(line));
-                         }};
-  if (epoch == 0) join::outlive_cuts(door, options_.terms);
-  return door;
+  Endpoint::Options listener{.identity = {.rank = options_.rank,
+                                          .ranks = options_.ranks + 1,
+                                          .epoch = static_cast<uint32_t>(epoch),
+                                          .token = token,
+                                          .incarnation = incarnation_},
+                             .listen_address = options_.at.listen,
+                             .port = epoch > 0 ? options_.at.ports.first : uint16_t{0},
+                             .port_last = epoch > 0 ? options_.at.ports.last : uint16_t{0},
+                             .network = options_.network,
+                             .credentials = std::move(credentials),
+                             .plain_tcp = options_.security.plain_tcp,
+                             .one_clock = !on_several_hosts(),
+                             .congestion_control = options_.network.empty() ? "" : kWanTcp,
+                             .grace = options_.terms.ceiling,
+                             .log = [this](const std::string& line) {
+                               // Once all stop, refused calls are expected.
+                               if (options_.log && !quiet_) options_.log(with_launcher_named(line));
+                             }};
+  if (epoch == 0) join::outlive_cuts(listener, options_.terms);
+  return listener;
 }
 
-// A token that was refused may be an earlier run's; then the right one is about to be written. Who
-// hangs up without a word was killed, or goes on with another door. Who says that this rank is there
-// already will know better when the lease of the process before is over, and open another door.
+// Retries where a refusal may pass. A refused token may be an earlier run's, and the right one is about to
+// be written. A launcher that hangs up without an answer was killed, or is about to listen again for
+// another epoch. A launcher that says that this rank is already connected notices the loss of the previous
+// process when its lease expires, and then listens again, too.
 Status RankSession::dial_launcher() {
   const SimTime deadline = in(options_.join_max);
   SimTime taken_until = kNever;  // by the process before, whose lease runs out
   SimDuration pause = kLookAgain;
   while (true) {
     token_ = TRY(token(deadline));
-    control_ = TRY(options_.sockets->open(TRY(door(token_, 0)), clock_));
+    control_ = TRY(options_.sockets->open(TRY(listener(token_, 0)), clock_));
     const transport::Address& at = options_.launcher;
     const Status linked = control_->connect(launcher(), at.host, at.port, {}, deadline);
     if (linked) return {};
@@ -286,7 +288,7 @@ Status RankSession::dial_launcher() {
       if (is_duplicate) now_known(options_.returns ? Known::kDisplaced : Known::kTold);
       return hung_up ? fail(nobody_there()) : linked;
     }
-    // A seat that somebody sits on may stay taken for long, and each call costs both sides a line.
+    // The rank may stay taken for long; back off, because each call logs a line on both sides.
     clock_.sleep_until(in(pause));
     if (is_duplicate) pause = std::min(pause * 2, kLooksAgainMax);
   }
@@ -297,10 +299,10 @@ Error RankSession::stopped(const join::Stop& stop) {
   return {ErrorCode::kLostPeer, "stopped: " + stop.reason};
 }
 
-// The launcher answers a beat with its epoch, also that of a rank which has no seat yet. Frames of
-// any other epoch are refused from here on: nobody who was left over can be mistaken for a
-// neighbour, whatever the token is.
-Status RankSession::open_door() {
+// The launcher answers a heartbeat with its epoch, even before the rank said hello. Frames of any other
+// epoch are refused from here on, so a process that is left over from an earlier epoch cannot be mistaken
+// for a neighbour, even if it has the same token.
+Status RankSession::open_listener() {
   TRY(say(join::BeatReport{member_.beat(clock_.now())}));
   const auto received =
       control_->receive(launcher(), join::kControlTag, in(options_.terms.ceiling));
@@ -312,7 +314,7 @@ Status RankSession::open_door() {
   const link::Token drawn = TRY(link::Token::random());
   std::memcpy(&incarnation_, drawn.bytes().data(), sizeof incarnation_);
   epoch_ = static_cast<int64_t>(lease->grant.epoch);
-  endpoint_ = TRY(options_.sockets->open(TRY(door(token_, lease->grant.epoch)), clock_));
+  endpoint_ = TRY(options_.sockets->open(TRY(listener(token_, lease->grant.epoch)), clock_));
   return {};
 }
 
@@ -323,11 +325,11 @@ std::string RankSession::called_at() const {
   return transport::Address{host, endpoint_->port()}.text();
 }
 
-// Until the launcher has handed out the Plan nobody else listens to it.
+// This thread alone listens to the launcher until the Plan has arrived; then listen() does.
 Status RankSession::join() {
   TRY(dial_launcher());
   joined_at_ = clock_.now();
-  TRY(open_door());
+  TRY(open_listener());
   TRY(say(join::Hello{
       getpid(), called_at(),
       static_cast<int32_t>(options_.at.no_inbound ? join::Reach::kNobody : join::Reach::kAll)}));
@@ -359,7 +361,7 @@ Status RankSession::join() {
   return {};
 }
 
-// A rank that its own host started writes where that says, and nowhere else; what the launcher
+// A rank that was started by its own host writes only where that host says; a rank that the launcher
 // started writes where the launcher does.
 Status RankSession::take_stock(const state::Survey& survey) {
   const bool is_own = !options_.output.empty();
@@ -384,8 +386,8 @@ Status RankSession::take_stock(const state::Survey& survey) {
   return say(keeper_->take_stock(survey.fresh));
 }
 
-// The next message that is not about leases. Meanwhile this rank says that it is alive, and stops
-// when its lease is over.
+// The next message that is not about leases. Meanwhile sends heartbeats; fails when this rank's lease
+// expires.
 Result<join::ControlMessage> RankSession::hear() {
   const SimDuration patience = options_.terms.ceiling;
   while (true) {
@@ -400,21 +402,21 @@ Result<join::ControlMessage> RankSession::hear() {
     SimTime until = member_.next_beat();
     if (member_.epoch() > 0) until = std::min(until, member_.lease_end());
     const auto received = control_->receive(launcher(), join::kControlTag, until);
-    if (!received && clock_.now() >= until) continue;  // a real error comes again
+    if (!received && clock_.now() >= until) continue;  // a real error shows up again
     if (!received && received.error().code == ErrorCode::kLostPeer) return fail(gone);
     join::ControlMessage message = TRY(join::decode(TRY(received).payload));
     const auto* lease = std::get_if<join::LeaseGrant>(&message);
     if (!lease) return message;
     const bool knew = member_.epoch() > 0;
     member_.answered(lease->grant, clock_.now());
-    // Nobody works before all have said that they know of the epoch.
+    // Acknowledge the epoch; work starts once all ranks have.
     if (!knew && member_.epoch() > 0) TRY(say(join::BeatReport{member_.beat(clock_.now())}));
   }
 }
 
 Status RankSession::run(const KernelsFactory& make_kernels) {
   TRY(during(join(), "joining the run"));
-  if (over_) {  // the launcher was killed before this rank heard of it
+  if (over_) {  // the launcher was killed before it could tell this rank
     TRY(leave());
     tidy_up();
     return {};
@@ -438,8 +440,8 @@ Status RankSession::run(const KernelsFactory& make_kernels) {
   return {};
 }
 
-// All is done everywhere: a launcher that hangs up is no news, nor is a neighbour that cannot be
-// told goodbye.
+// All ranks are done: a launcher that hangs up is expected, and so is a neighbour that cannot be told
+// goodbye.
 Status RankSession::leave() {
   {
     std::lock_guard lock(mutex_);
@@ -451,7 +453,7 @@ Status RankSession::leave() {
   return {};
 }
 
-// What a rank has to do and what it does it with. What outlives what is the order of the members:
+// What a rank has to do and what it does it with. The order of the members is that of their lifetimes:
 // kernels may use the messenger, which uses the filler.
 struct RankSession::Assignment {
   plan::Plan plan;
@@ -503,8 +505,8 @@ Result<std::unique_ptr<RankSession::Assignment>> RankSession::prepare(
 Status RankSession::carry_out(Assignment& assignment) {
   const plan::Plan& plan = assignment.plan;
   TRY(resume(plan, *assignment.kernels));
-  // With staleness a copy before an update has residuals of another step; with local steps nobody
-  // elsewhere has the parameters of a datacenter.
+  // With staleness no state is kept: a copy before an update would have residuals of another step. Nor with
+  // local steps: no other datacenter has the parameters of this one.
   const int64_t staleness = plan.exchange.value_or(plan::Exchange{}).staleness_in_use();
   if (start_->keep && staleness == 0 && !kernels::steps_locally(plan)) {
     std::lock_guard lock(leave_mutex_);
@@ -525,14 +527,14 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
     status = fail(explain(std::move(status.error())));
     if (trouble_elsewhere) leave_state();
   }
-  // The listening thread may just be leaving the state, and the kernels end here.
+  // The listening thread may be writing the state right now, and the kernels end here.
   std::lock_guard lock(leave_mutex_);
   kernels_ = nullptr;
   return status;
 }
 
-// What the process before reported to a launcher that was lost. In the first epoch of a run there was
-// none.
+// Reports again what the previous process of this rank reported to a launcher that was lost. In the first
+// epoch of a run there was none.
 Status RankSession::tell_unrecorded() {
   const std::string path = join::UnrecordedReports::path(keeper_->places().output, options_.rank);
   if (start_->epoch <= 1) {
@@ -617,7 +619,7 @@ Status RankSession::perform_all(Assignment& assignment) {
   TRY(endpoint_->flush(kNever));
   {
     const std::lock_guard lock(mutex_);
-    has_finished_ = true;  // before it is told, since the end may follow at once
+    has_finished_ = true;  // before it is sent, since the end may follow at once
   }
   TRY(say(finished_));
   // Until all have: if one is lost before, this rank's state is wanted.
@@ -635,7 +637,7 @@ Status RankSession::write_trace(const trace::Trace& part) {
   return {};
 }
 
-// All is done: what is of no use to anybody goes.
+// All is done: removes files that are no longer needed.
 void RankSession::tidy_up() {
   unrecorded_.forget();
   if (keeper_) keeper_->finish();
@@ -648,8 +650,9 @@ void RankSession::tidy_up() {
   state::remove_kept(places.output);
 }
 
-// Not where the launcher said that all is over. Once: by the listening thread when it hears the
-// verdict, however long the performing thread still computes, or by the performing thread before.
+// Writes this rank's state for the next epoch, unless the launcher said that the run has ended. Once: by
+// the listening thread when it receives the verdict, however long the performing thread still computes, or
+// by the performing thread before that.
 void RankSession::leave_state() {
   {
     std::lock_guard lock(mutex_);
@@ -669,7 +672,7 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
   return neighbours_->link(plan, peers);
 }
 
-// What it cannot carry the launcher hears of at once, for others wait for it.
+// A relay that fails reports to the launcher at once, because other ranks wait for it.
 void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& schedule) {
   std::vector<link::Passage> passages = stage::passages_of(plan, schedule, options_.rank);
   if (passages.empty()) return;
@@ -700,8 +703,8 @@ std::string RankSession::state_folder() const {
       state::kept_folder(places.output, static_cast<uint64_t>(start_->state_epoch)), step);
 }
 
-// Reads the tensors that the kernels ask for, one after the other: from this host's disk, or from
-// a rank's whose host has them.
+// Reads the tensors that the kernels ask for, one after the other: from this host's disk, or through a rank
+// whose host has them.
 Status RankSession::resume(const plan::Plan& plan, kernels::Kernels& kernels) {
   const std::string& checkpoints = keeper_->places().checkpoints;
   if (plan.checkpoint && plan.checkpoint->every > 0 && !checkpoints.empty())
@@ -750,7 +753,7 @@ Status RankSession::keep_state(int64_t step, const kernels::Kernels& kernels) {
   return {};
 }
 
-// How many ranks share this host and its memory: those that are called at the same address.
+// How many ranks share this host and its memory: those with the same host address.
 int64_t RankSession::ranks_of_this_host() const {
   if (!on_several_hosts()) return options_.ranks;
   const auto host_of = [&](size_t rank) {
@@ -775,7 +778,7 @@ stage::Hooks RankSession::hooks(const kernels::Kernels& kernels) {
   out.iteration = [this](const stage::IterationReport& done) {
     return report(done.iteration, join::ProgressReport{done});
   };
-  // What it cannot exchange the launcher hears of at once, for others wait for it.
+  // A failed exchange is reported to the launcher at once, because other ranks wait for it.
   out.exchange_failed = [this](const Error& error) {
     static_cast<void>(say(state::Failure{error}));
   };
@@ -817,7 +820,8 @@ void RankSession::listen() {
     if (const Status taken = take_batch(*order); !taken) return stop(taken.error().text());
     std::lock_guard lock(mutex_);
     if (const auto* go = std::get_if<join::Go>(&*order)) {
-      // Clocks of hosts differ: then it is when the word came, late by the way of the word.
+      // Clocks of several hosts differ, so there it is the local arrival time of Go, which is late by one
+      // message latency.
       origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
     }
     if (const auto* over = std::get_if<state::Over>(&*order)) over_ = *over;
@@ -827,7 +831,7 @@ void RankSession::listen() {
   }
 }
 
-// Of the microbatches of each pipeline, if it is about these.
+// Handles orders and verdicts about the microbatches of each pipeline; ignores other messages.
 Status RankSession::take_batch(const join::ControlMessage& word) {
   if (const auto* ordered = std::get_if<join::BatchOrder>(&word)) {
     const auto answer =
@@ -838,7 +842,7 @@ Status RankSession::take_batch(const join::ControlMessage& word) {
   return decided ? batch_.decide(decided->order, decided->holds) : Status();
 }
 
-// Whether it is an order about files. They are carried out elsewhere.
+// Whether it is an order about files; if so it is passed to the threads that carry it out.
 bool RankSession::for_the_files(join::ControlMessage& order) {
   if (auto* piece = std::get_if<state::FilePiece>(&order)) {
     fetcher_.take(std::move(*piece));
@@ -856,7 +860,8 @@ bool RankSession::for_the_files(join::ControlMessage& order) {
   return true;
 }
 
-// The third thread: for people who watch, and for a launcher that asks whether the first one goes on.
+// The third thread: reports the links, for people, and the first thread's activity, for the launcher to see
+// a hang.
 void RankSession::report_links() {
   SimTime certificate_due = clock_.now();
   std::unique_lock lock(mutex_);
@@ -874,12 +879,13 @@ void RankSession::report_links() {
   }
 }
 
-// The state is left from here, because a kernel of the performing thread, or the shard that it
-// writes, may take minutes. Nothing of that is wanted any more, so that thread is waited for only
-// as long as an ordinary end takes.
+// The state is written from here, because a kernel of the performing thread, or the shard that it writes,
+// may take minutes. Their results are not needed any more, so that thread is waited for only as long as an
+// ordinary end takes.
 void RankSession::stop(const std::string& reason) {
   std::unique_lock lock(mutex_);
-  // All ranks have finished: it is no news. One that has not, whatever it was told, must not wait for ever.
+  // If all ranks have finished, the stop is expected. A rank that has not finished must stop, whatever it
+  // was told, because it would wait for ever.
   if (phase_ == Phase::kEnded || (over_ && has_finished_)) return;
   verdict_ = reason;
   changed_->notify_all();
@@ -900,8 +906,8 @@ void RankSession::stop(const std::string& reason) {
   options_.end_process(options_.returns && again ? kComesAgain : 1);
 }
 
-// Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
-// if it comes soon. Other trouble is this rank's own, and the launcher hears of it.
+// A failure of a peer has its cause elsewhere, and the launcher knows it: its reason is returned instead,
+// if it arrives within kVerdictMax. Any other failure is this rank's own, and is reported to the launcher.
 Error RankSession::explain(Error error) {
   std::unique_lock lock(mutex_);
   if (error.code == ErrorCode::kLostPeer || verdict_) {
@@ -919,7 +925,7 @@ Error RankSession::explain(Error error) {
   // The launcher answers with a stop; then its thread aborts the Endpoint.
   lock.lock();
   clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
-  // Then the launcher has the whole story, and tells it once for all ranks.
+  // If so the launcher knows the cause, and tells it once for all ranks.
   const bool heard = known_ == Known::kTold || known_ == Known::kContinues;
   if (verdict_ && heard) return {error.code, "gave up; the launcher says why"};
   lock.unlock();
@@ -927,8 +933,8 @@ Error RankSession::explain(Error error) {
   return error;
 }
 
-// Trouble of its own that no launcher has heard of, a rank that had its place takes to the next one,
-// which waits for it; so it does where the launcher cannot say anything.
+// A member of the run that failed without being able to report it returns to the next launcher, which waits
+// for it; so does one whose launcher is gone.
 RankEnd RankSession::end(Status status) {
   std::lock_guard lock(mutex_);
   const bool told =
@@ -947,7 +953,7 @@ RankEnd RankSession::end(Status status) {
 
 RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
                    Threads& clock) {
-  CHECK(make_kernels, "nobody makes kernels for rank {}", options.rank);
+  CHECK(make_kernels, "no kernels for rank {}", options.rank);
   RankSession session(options, clock);
   Status status = session.run(make_kernels);
   return session.end(std::move(status));

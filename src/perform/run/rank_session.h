@@ -83,7 +83,7 @@ struct RankEnd {
   Status status;
   bool told = false;       // the launcher reports it to people, so this process need not
   bool again = false;      // it was part of the run, which resumes with the ranks that return
-  bool began = false;      // received Start
+  bool began = false;      // all ranks had connected, and this one received Start
   bool displaced = false;  // another process has its rank for longer than a dead one's lease lasts
   // Of the process; `returns` as in its options.
   int exit_code(bool returns) const;

@@ -186,7 +186,7 @@ class ScriptedSession : public FolderTest {
 
 TEST(RankSessionDeathTest, CallersKeepTheirPromises) {
   ManualClock clock;
-  EXPECT_DEATH(run::serve_rank({.rank = 1}, {}, clock), "nobody makes kernels for rank 1");
+  EXPECT_DEATH(run::serve_rank({.rank = 1}, {}, clock), "no kernels for rank 1");
 }
 
 // --- A session from its beginning to its end ------------------------------------------------------
@@ -594,7 +594,7 @@ TEST_F(ScriptedSession, APlaceThatIsTakenIsAskedForUntilALeaseIsOver) {
 
 // --- Its neighbour ---------------------------------------------------------------------------------
 
-// Rank 1 of 2 waits for the call of rank 0. A call of another epoch is refused, whoever makes it.
+// Rank 1 of 2 waits for the call of rank 0. A call of another epoch is refused, even from rank 0.
 TEST_F(ScriptedSession, ACallFromAnotherEpochIsNoNeighbour) {
   const auto called_in = [&](uint32_t epoch) {
     std::string refused = "welcome: ";

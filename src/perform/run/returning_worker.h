@@ -33,8 +33,9 @@ bool comes_again(int status);
 Result<int> run_again(const WorkerStart& start, int status, Processes& processes, Threads& threads);
 
 // The whole life of such a process. Returns how its last worker ended, 0 if the run has ended.
-// `waiting` says how the rank is started, and how to wait if the rank is taken (for start.rank first).
-// The launcher waits for lost ranks `restarts` times, so a rank waits that often for the launcher.
+// `waiting` says how the rank is started, and how to wait if the rank is taken: then start.rank is
+// preferred, whatever `waiting` prefers. The launcher waits for lost ranks `restarts` times, so a rank
+// waits that often for the launcher.
 Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
                            Threads& threads);
 // The same for a spare: it takes a vacant rank, and waits for the next one if it loses that.

@@ -41,7 +41,8 @@ TEST_F(ReturningScript, IsStartedUntilItIsDone) {
   EXPECT_EQ(*read_file(at("lives")), "life\nlife\nlife\nlife\n");
 }
 
-// RFC 5737: nobody has 203.0.113.7, any more. The way to the launcher is over loopback.
+// RFC 5737: no host has 203.0.113.7, so it stands for an address that was lost. The launcher is
+// reached over loopback.
 TEST_F(ReturningScript, ListensWhereItsHostIsNow) {
   namespace fs = std::filesystem;
   const std::string script = at("worker");
@@ -147,7 +148,7 @@ TEST(RankEnd, TellsWhoStartedItWhatToDo) {
 }
 
 TEST(SupervisorDeathTest, ASupervisorStartsSomebodyAgain) {
-  EXPECT_DEATH(supervise(0), "a supervisor that starts nobody again");
+  EXPECT_DEATH(supervise(0), "a supervisor without restarts");
 }
 
 }  // namespace

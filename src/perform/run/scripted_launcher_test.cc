@@ -1,4 +1,5 @@
-// The launcher alone, in the ocean: its ranks are scripts, which say what no rank should.
+// The launcher alone, in a simulated network: its ranks are scripts, which send what no rank
+// should.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -331,7 +332,7 @@ TEST_F(ScriptedRanks, APieceThatNobodyAskedFor) {
                 launcher.hear();
                 return 1;
               }),
-              HasSubstr("rank 1 sent a piece of a file that nobody asked for"));
+              HasSubstr("rank 1 sent a piece of a file that was not asked for"));
 }
 
 TEST_F(ScriptedRanks, ARequestForWhatNobodyHasIsAnswered) {

@@ -39,10 +39,10 @@ class SpareSession {
  private:
   struct Told {
     std::optional<int32_t> seat;
-    bool over = false;  // nobody is needed any more
+    bool over = false;  // no spare is needed any more
   };
 
-  // By the journal, where it is seen.
+  // Whether the run has ended, by its journal, if that was ever seen.
   bool ended() {
     if (options_.journal.empty()) return false;
     std::error_code ec;
@@ -56,7 +56,7 @@ class SpareSession {
   Error nobody_there() const {
     return {
         ErrorCode::kFailed,
-        fmt::format("no run goes on at {}: nobody answered for {:g} s", start_.launcher.text(),
+        fmt::format("no run at {}: no answer for {:g} s", start_.launcher.text(),
                     seconds(start_.join_max).value),
         {},
         "rank 0 with the same --rendezvous and --restarts; without TOMBOLO_TOKEN the same --out"};
@@ -72,22 +72,22 @@ class SpareSession {
     const auto known = TRY(token());
     const auto at = address_now(start_);
     if (!known || !at) return false;
-    transport::Endpoint::Options door{.identity = {.rank = start_.ranks + 1 + number_,
-                                                   .ranks = ranks_with_spares(start_.ranks),
-                                                   .token = *known},
-                                      .listen_address = at->listen,
-                                      .network = options_.network,
-                                      .credentials = TRY(join::credentials_of(start_.security)),
-                                      .plain_tcp = start_.security.plain_tcp,
-                                      .log = options_.log};
-    join::outlive_cuts(door, start_.terms);
-    endpoint_ = TRY(options_.sockets->open(std::move(door), clock_));
+    transport::Endpoint::Options listener{.identity = {.rank = start_.ranks + 1 + number_,
+                                                       .ranks = ranks_with_spares(start_.ranks),
+                                                       .token = *known},
+                                          .listen_address = at->listen,
+                                          .network = options_.network,
+                                          .credentials = TRY(join::credentials_of(start_.security)),
+                                          .plain_tcp = start_.security.plain_tcp,
+                                          .log = options_.log};
+    join::outlive_cuts(listener, start_.terms);
+    endpoint_ = TRY(options_.sockets->open(std::move(listener), clock_));
     const transport::Address& there = start_.launcher;
     const Status linked =
         endpoint_->connect(launcher(), there.host, there.port, {}, clock_.now() + kSpareCallMax);
     if (linked) {
       patience_ends_ = clock_.now() + start_.join_max;
-      // A launcher that ended meanwhile, because the next epoch gathers, is called again.
+      // False if the launcher ended meanwhile, because the next epoch gathers: the caller retries.
       return endpoint_
           ->send(launcher(), join::kControlTag,
                  join::encode(join::Waiting{options_.datacenter, options_.seat}))
@@ -104,7 +104,8 @@ class SpareSession {
     return false;
   }
 
-  // Until there is a seat, the run is over or the launcher goes: then it is called again.
+  // Waits until a rank is vacant, the run has ended or the launcher is gone. In the last case the
+  // caller connects again.
   Result<Told> listen() {
     while (!options_.asked_to_end()) {
       const SimTime until = clock_.now() + kSpareLooksAgain;

@@ -1,4 +1,4 @@
-// Spares and the launcher's door, over loopback.
+// Spares and the launcher's listener, over loopback.
 #include "perform/run/spare.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST_F(SpareTest, OneThatDoesNotSayWhereItIsTakesAnySeat) {
   EXPECT_EQ(*anywhere.get(), 3);
 }
 
-// A rank that came back, and whose seat somebody else had.
+// A process that returned while another one had its rank.
 TEST_F(SpareTest, OneWhoseSeatItWasTakesThatAlone) {
   const auto launcher = listen();
   auto owner = wait("", kSecond * 20, 2);
@@ -140,9 +140,8 @@ TEST_F(SpareTest, SaysThatThereIsNoRun) {
   port_ = listen()->port();  // and not any more
   const Seat seat = wait("oregon", SimDuration{300'000'000}).get();
   ASSERT_FALSE(seat);
-  EXPECT_THAT(
-      seat.error().text(),
-      HasSubstr(fmt::format("no run goes on at 127.0.0.1:{}: nobody answered for 0.3 s", port_)));
+  EXPECT_THAT(seat.error().text(),
+              HasSubstr(fmt::format("no run at 127.0.0.1:{}: no answer for 0.3 s", port_)));
 }
 
 // One call of a spare: how it goes, and what the launcher says then.
@@ -308,7 +307,7 @@ TEST(SimulatedSpares, TheOneThatHadTheRankThenSparesThenThoseThatHadAnother) {
   EXPECT_EQ(order_of(all, false), "1 5 0 4 7 ");
 }
 
-// Whoever is no member of the run can say what it likes.
+// A process without the run's token is refused, whatever it sends.
 TEST_F(SpareTest, AnotherTokenIsRefused) {
   const auto launcher = listen();
   SpareOptions stranger{.start = {.ranks = 4,

@@ -52,7 +52,7 @@ void StepReports::record(const observe::Progress& progress) {
   const Status recorded = record_.add(progress.step, progress.loss);
   if (recorded || !std::exchange(records_, false) || !callbacks_.on_note) return;
   callbacks_.on_note(recorded.error().text() +
-                     "\n  training goes on; if this launcher is killed, losses are missing");
+                     "\n  training continues; if this launcher is killed, losses are missing");
 }
 
 std::optional<int64_t> StepReports::recorded_to_tell(SimTime now) {

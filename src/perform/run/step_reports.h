@@ -43,7 +43,8 @@ class StepReports {
   void add_evaluation(int32_t rank, const stage::Evaluation& evaluation);
   // Tells, then records: what is recorded is not told again.
   void record(const observe::Progress& progress);
-  // The step up to which ranks need not report again; nullopt if it is not yet time to tell them.
+  // The step up to which ranks need not report again; nullopt if it is not yet time to tell them, or if steps cannot be
+  // recorded.
   std::optional<int64_t> recorded_to_tell(SimTime now);
 
   const observe::ProgressTracker& tracker() const { return *tracker_; }

@@ -29,8 +29,9 @@ constexpr std::chrono::seconds kWorkersLeaveMax{600};  // for workers to leave t
 volatile sig_atomic_t launcher_process = 0;
 volatile sig_atomic_t run_is_to_end = 0;
 
-// A terminal sends its signals to the launcher as well; that it is closed it tells the first process
-// alone, and whoever hears of it twice is none the worse (stop_signals.h).
+// A terminal sends its signals to the launcher as well, so pass on only those of other processes. A
+// closed terminal sends SIGHUP to the first process alone, so pass that on; getting it twice does no
+// harm (stop_signals.h).
 void pass_to_launcher(int number, siginfo_t* info, void*) {
   run_is_to_end = 1;
   const bool passes = info->si_code == SI_USER || number == SIGHUP;
@@ -65,7 +66,7 @@ bool is_stopped(pid_t pid) {
 }
 
 // Workers whose launcher was killed are this process's children now. They notice, leave their state
-// and end; one that is stopped never would.
+// and exit. A suspended one never would, so it is killed, and so is one that is late.
 void await_workers() {
   const auto deadline = std::chrono::steady_clock::now() + kWorkersLeaveMax;
   while (true) {
@@ -89,7 +90,7 @@ int await_launcher() {
   }
 }
 
-// Also where the terminal is gone.
+// Works if the terminal is gone, too.
 void say(const std::string& line) { std::cerr << line + "\n"; }
 
 [[noreturn]] void end_like(int status) {
@@ -103,12 +104,12 @@ void say(const std::string& line) { std::cerr << line + "\n"; }
 }  // namespace
 
 Life supervise(int restarts) {
-  CHECK(restarts >= 1, "a supervisor that starts nobody again");
+  CHECK(restarts >= 1, "a supervisor without restarts");
   void* shared = mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return {};
   Life life{.step = new (shared) std::atomic<int64_t>(0)};
-  // Its workers are to be waited for when it is gone.
+  // So that workers of a killed launcher become children of this process, which waits for them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   int in_a_row = 0;
   int64_t from = -1;
@@ -134,7 +135,7 @@ Life supervise(int restarts) {
     if (in_a_row > restarts) {
       say(fmt::format(
           "the launcher was {}, {} times in a row without a new step between; --restarts "
-          "{} allows no more. The same command goes on with the run",
+          "{} allows no more. The same command resumes the run",
           describe_exit(status), in_a_row, restarts));
       end_like(status);
     }

@@ -14,11 +14,11 @@ namespace {
 TEST(Farewell, IsSaidToThoseThatCome) {
   SystemClock clock;
   const link::Token token = *link::Token::random();
-  Workers::Options door{.ranks = 2, .token = token};
-  door.on_beat = [](int32_t, const control::Beat& beat) {
+  Workers::Options listener{.ranks = 2, .token = token};
+  listener.on_beat = [](int32_t, const control::Beat& beat) {
     return control::Grant{.epoch = 7, .sent = beat.sent};
   };
-  const auto workers = Workers::listen(door, clock);
+  const auto workers = Workers::listen(listener, clock);
   ASSERT_TRUE(workers) << workers.error().text();
   const transport::Address at{"127.0.0.1", (*workers)->port()};
   const RankSessionOptions rank{

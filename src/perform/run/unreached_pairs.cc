@@ -60,7 +60,7 @@ Status UnreachedPairs::check(SimTime now) const {
     return fail({ErrorCode::kLostPeer,
                  dialling_.describe(pair.rank, pair.peer, addresses_),
                  {},
-                 "a path between these two hosts, or from both to the splice port beside the "
+                 "a path between these two hosts, or from both to the splice port next to the "
                  "rendezvous port"});
   }
   return {};

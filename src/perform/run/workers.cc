@@ -29,33 +29,33 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads
   Workers* self = workers.get();
   auto credentials = TRY(join::credentials_of(options.security));
   // In epoch 0, for ranks that do not know theirs yet.
-  Endpoint::Options door{.identity = {.rank = options.ranks,
-                                      .ranks = ranks_with_spares(options.ranks),
-                                      .token = options.token},
-                         .listen_address = workers->listen_address(),
-                         .port = options.at.port,
-                         .network = options.network,
-                         .credentials = std::move(credentials),
-                         .plain_tcp = options.security.plain_tcp,
-                         .one_clock = !join::beyond_this_host(options.at.host, options.network),
-                         .log = options.log,
-                         .on_duplicate = [self](int32_t rank) {
-                           if (!is_spare(rank, self->options_.ranks))
-                             self->post({rank, Duplicate{}});
-                         }};
-  join::outlive_cuts(door, options.terms);
+  Endpoint::Options listener{.identity = {.rank = options.ranks,
+                                          .ranks = ranks_with_spares(options.ranks),
+                                          .token = options.token},
+                             .listen_address = workers->listen_address(),
+                             .port = options.at.port,
+                             .network = options.network,
+                             .credentials = std::move(credentials),
+                             .plain_tcp = options.security.plain_tcp,
+                             .one_clock = !join::beyond_this_host(options.at.host, options.network),
+                             .log = options.log,
+                             .on_duplicate = [self](int32_t rank) {
+                               if (!is_spare(rank, self->options_.ranks))
+                                 self->post({rank, Duplicate{}});
+                             }};
+  join::outlive_cuts(listener, options.terms);
   workers->endpoint_ =
-      TRY(during(options.sockets->open(std::move(door), threads), "opening the control port"));
+      TRY(during(options.sockets->open(std::move(listener), threads), "opening the control port"));
   workers->endpoint_->welcome_all(join::kControlTag);
   workers->listening_ = threads.start([self] { self->hear(); });
   return workers;
 }
 
-Result<Splice> open_system_splice(transport::SpliceDoor::Options options) {
-  std::shared_ptr<transport::SpliceDoor> door =
-      TRY(transport::SpliceDoor::open(std::move(options)));
-  const uint16_t port = door->port();
-  return Splice{std::move(door), port};
+Result<Splice> open_system_splice(transport::SpliceListener::Options options) {
+  std::shared_ptr<transport::SpliceListener> listener =
+      TRY(transport::SpliceListener::open(std::move(options)));
+  const uint16_t port = listener->port();
+  return Splice{std::move(listener), port};
 }
 
 Result<uint16_t> Workers::open_splice() {
@@ -67,7 +67,7 @@ Result<uint16_t> Workers::open_splice() {
                                              .token = options_.token,
                                              .ranks = options_.ranks,
                                              .log = options_.log}),
-                       "opening the door for ranks that nobody can call"));
+                       "listening for ranks that no other rank can call"));
   return splice_.port;
 }
 
@@ -147,7 +147,8 @@ void Workers::hear() {
   }
 }
 
-// It says where it is, and nothing else; whatever it is, it is no member of the run.
+// A spare sends only Waiting. Any other message is ignored, because a spare is no member of the
+// run.
 void Workers::heard_spare(int32_t spare, const Endpoint::News::What& what) {
   std::lock_guard lock(mutex_);
   if (std::holds_alternative<Error>(what)) waiting_.erase(spare);
@@ -164,7 +165,7 @@ void Workers::heard_spare(int32_t spare, const Endpoint::News::What& what) {
 bool Workers::give_seat(int32_t rank, const std::string& datacenter, bool owner_first) {
   check_rank(rank);
   std::lock_guard lock(mutex_);
-  // The lowest goes first; of those that fit alike, the one with the lowest number.
+  // The lowest value goes first; of equal ones, the spare with the lowest number.
   constexpr int kUnfit = 4;
   const auto turn = [&](const join::Waiting& wants) {
     if (wants.rank == rank) return owner_first ? 0 : 3;
@@ -190,15 +191,15 @@ void Workers::tell_spares(const join::ControlMessage& message) {
     last_word_ = message;
   }
   for (const auto& [spare, wants] : waiting) {
-    // Who went away meanwhile does not hear it, and need not.
+    // A failed send: that spare has disconnected, and need not be told.
     static_cast<void>(endpoint_->send(spare, join::kControlTag, join::encode(message)));
   }
 }
 
 void Workers::take(int32_t rank, join::ControlMessage message) {
-  if (stopping_) return;  // what it says belongs to an epoch that is over
+  if (stopping_) return;  // its messages belong to an epoch that has ended
   if (const auto* beat = std::get_if<join::BeatReport>(&message); beat && options_.on_beat) {
-    // Who cannot be told will be missed by its connection.
+    // A failed send: the end of its connection will show that this rank is lost.
     static_cast<void>(tell(rank, join::LeaseGrant{options_.on_beat(rank, beat->beat)}));
     return;
   }
@@ -227,7 +228,7 @@ void Workers::connected(int32_t rank) {
   changed_->notify_all();
 }
 
-// At once with its event: whoever sees that all are gone finds the events of all.
+// Under one lock with its event, so that a thread that sees all ranks gone finds all their events.
 void Workers::gone(int32_t rank, const Error& why) {
   std::lock_guard lock(mutex_);
   connected_[rank] = false;
@@ -260,12 +261,13 @@ void Workers::kill_now(int32_t rank) {
 void Workers::stop_all(const join::Stop& stop, SimTime deadline, SimTime leave_deadline) {
   stopping_ = true;
   for (int32_t rank = 0; rank < options_.ranks; ++rank) {
-    // Who went away meanwhile does not hear it, and need not.
+    // A failed send: that rank has disconnected, and need not be told.
     static_cast<void>(tell(rank, stop));
   }
   tell_spares(stop);
   std::unique_lock lock(mutex_);
-  // Who never came does not hear it either; who was here and is gone ends by itself.
+  // A process that never connected did not get the Stop, so it gets a SIGTERM. One that connected
+  // and disconnected again is already ending.
   for (size_t rank = 0; rank < running_.size(); ++rank) {
     if (running_[rank] > 0 && !came_[rank]) options_.processes->signal(running_[rank], SIGTERM);
   }

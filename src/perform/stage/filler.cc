@@ -8,7 +8,7 @@
 namespace tombolo::stage {
 
 Status Filler::take(const link::Payload& message) {
-  return failed(fmt::format("a message of {} bytes that nobody waits for", message.size()));
+  return failed(fmt::format("a message of {} bytes that was not expected", message.size()));
 }
 
 SimTime FillingMessenger::end_of_piece(SimTime begin) const {

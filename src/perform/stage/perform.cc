@@ -249,7 +249,7 @@ Status Performer::divide_batch() {
   return {};
 }
 
-// Both are called by the thread that updates.
+// before_update() and updated() are called by the thread that updates.
 Status Performer::before_update(int64_t step) {
   if (updates_by_group_) TRY(writer_.check());
   {
@@ -349,7 +349,7 @@ std::optional<ExchangeReport> Performer::report_exchange() {
                         .in_flight = came.in_flight};
 }
 
-// Waits for the all-reduce of gradients since the last call.
+// Returns the waits for the gradient exchange since the last call, and adds them to this iteration's.
 std::vector<exchange::ExchangeThread::Wait> Performer::take_waits() {
   std::vector<exchange::ExchangeThread::Wait> waits;
   if (exchange_) waits = exchange_->take_waits();

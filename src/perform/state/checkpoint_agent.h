@@ -32,7 +32,7 @@ struct StatePlaces {
 // "trace-rank-3.jsonl" in the folder: a rank's part of the Trace, until the launcher merges them.
 std::string rank_trace_path(const std::string& folder, int32_t rank);
 
-// The answer to a rank that asks for a piece of a file: its bytes, or the error.
+// The answer to a request for a piece of a file: its bytes, or the error.
 FilePiece answer(const StatePlaces& places, int32_t rank, const FileRequest& asked);
 
 class CheckpointAgent {
@@ -47,8 +47,8 @@ class CheckpointAgent {
   // and not listed. On the calling thread.
   Inventory take_stock(bool fresh) const;
   // Checks that all folders can be written to, that of checkpoints if there will be some, and locks
-  // the latter against other runs as long as this object lives. Call before the first step, not
-  // after the last one.
+  // the latter against other runs as long as this object lives. Called before the first step,
+  // so that an unusable folder is not found only after the last one.
   Status prepare(bool takes_checkpoints);
 
   // Queues an order; returns at once. Orders are done in sequence; failures go to the launcher.

@@ -13,7 +13,7 @@
 namespace tombolo::state {
 
 std::string going_on_from(const Error& damage, const std::string& instead) {
-  return fmt::format("{}; going on from the older checkpoint {}", damage.message, instead);
+  return fmt::format("{}; continuing from the older checkpoint {}", damage.message, instead);
 }
 
 CheckpointCoordinator::CheckpointCoordinator(const plan::Plan& plan, Options options)
@@ -21,7 +21,7 @@ CheckpointCoordinator::CheckpointCoordinator(const plan::Plan& plan, Options opt
       options_(std::move(options)),
       book_(plan, options_.epoch),
       newest_(options_.newest) {
-  CHECK(options_.tell, "nobody can be told of state");
+  CHECK(options_.tell, "no way to send what concerns state");
 }
 
 void CheckpointCoordinator::tell_all(const StateMessage& message) {
@@ -123,20 +123,20 @@ bool CheckpointCoordinator::has_older(int64_t step) const {
   return older && *older;
 }
 
-// What datacenters had that take part no more, and took with them: nobody else needs it.
+// Drops shards that only departed datacenters had: no rank that takes part needs them.
 void CheckpointCoordinator::leave_behind(state::Manifest& manifest) const {
   std::erase_if(manifest.shards, [&](const state::Shard& shard) {
     const bool gone = !sources_.has(shard, manifest.step) && state::is_left_behind(shard, plan_);
     if (gone && options_.note)
       options_.note(shard.file +
                     ": no host has this shard of a datacenter that takes part no more; "
-                    "the run goes on without it");
+                    "the run continues without it");
     return gone;
   });
 }
 
-// This host's own folder decides where it has a checkpoint: who removes a damaged one here is
-// believed. Else those of the other hosts count.
+// If this host's own folder has a checkpoint, that one counts: a person may have removed a damaged
+// newer one here. Else those of the other hosts count.
 Status CheckpointCoordinator::look_elsewhere() {
   if (newest_ || !options_.elsewhere || !plan_.checkpoint) return {};
   const auto found = sources_.newest_manifest(
@@ -146,7 +146,7 @@ Status CheckpointCoordinator::look_elsewhere() {
     return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} on the host of "
                                 "rank {}",
                                 directory, found->step, found->rank),
-                    "--resume to go on from it, or removing the folder to begin again");
+                    "--resume to continue from it, or removing the folder to begin again");
   }
   if (found) return pull_manifest(*found);
   if (!options_.resume || options_.goes_on) return {};
@@ -216,15 +216,15 @@ Status CheckpointCoordinator::committed(int32_t rank, int64_t step) {
   if (!TRY(book_.committed(rank, step))) return {};
   newest_ = {state::step_folder(plan_.checkpoint->directory, step), std::move(committing_[step])};
   committing_.erase(step);
-  // Until all have ended one may still be lost: then the run goes on from the one before.
+  // Until all ranks have ended, one may be lost: then the run resumes from the checkpoint before.
   const int64_t keep = plan_.checkpoint->keep;
   tell_all(Retire{step, step == plan_.run.steps ? std::max<int64_t>(keep, 2) : keep});
   return {};
 }
 
-// Where a shard is missing the others go. Where all were there and a manifest is missing they stay: a
-// host that has committed may go on from them. Shards of earlier epochs that never became a checkpoint
-// may be what fills the disk, and go as well: else they would stay until the next one exists.
+// If a shard is missing, the others are removed. If only a manifest is missing, they stay: a host that
+// has committed may resume from them. Shards of earlier epochs that never became a checkpoint are
+// removed as well, as they may be what fills the disk: else they would stay until the next one exists.
 bool CheckpointCoordinator::missed(int64_t step) {
   if (!book_.missed(step)) return false;
   for (const int64_t each : std::exchange(leftovers_, {})) tell_all(Drop{each});
@@ -265,7 +265,7 @@ Status CheckpointCoordinator::came(int32_t rank, const FilePiece& piece) {
            piece.id < each.window.end_id();
   });
   if (ours == pulls_.end())
-    return failed(fmt::format("rank {} sent a piece of a file that nobody asked for", rank));
+    return failed(fmt::format("rank {} sent a piece of a file that was not asked for", rank));
   TRY(ours->window.add(piece));
   TRY(ours->take({reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size()}));
   ask_on(*ours);

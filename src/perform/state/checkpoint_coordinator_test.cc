@@ -1,5 +1,5 @@
-// A launcher's desk and ranks on hosts of their own, each with folders that no other sees; messages
-// are handed over at once, in one thread.
+// A launcher's coordinator and ranks on hosts of their own, each with folders that no other sees;
+// messages are delivered at once, in one thread.
 #include "perform/state/checkpoint_coordinator.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class Hosts : public FolderTest {
             .note = [this](const std::string& note) { notes_ += note + "\n"; }};
   }
 
-  // What the ranks do with what they are told, and the desk with what they say.
+  // Delivers messages to the ranks, and their answers to the coordinator.
   void carry(CheckpointCoordinator& desk) {
     while (!told_.empty()) {
       const auto [rank, message] = std::move(told_.front());
@@ -83,7 +83,7 @@ class Hosts : public FolderTest {
     CHECK(begin.has_value(), "nobody knows with what to begin");
     return *begin;
   }
-  // All ranks write their shards of a step after so many updates.
+  // All ranks write their shards of a step, after that many updates.
   void write(CheckpointCoordinator& desk, const plan::Plan& plan, int64_t step) {
     for (const layout::Placement& place : plan.ranks) {
       kernels::EmulatedKernels kernels(plan, place.rank, clock_);
@@ -200,8 +200,8 @@ TEST_F(Hosts, MissACheckpointTogether) {
   EXPECT_EQ(steps_on(0), (std::vector<int64_t>{10, 8}));
 }
 
-// The launcher was lost before it had heard of all shards, or told anyone to commit; the run goes on
-// from a later state that ranks kept.
+// The launcher was lost before all shards were reported to it, or before it sent Commit; the run
+// resumes from a later state that ranks kept.
 TEST_F(Hosts, DropShardsOfUnfinishedCheckpointsWhenADiskIsFull) {
   const plan::Plan plan = plan_of(2);
   {
@@ -323,7 +323,7 @@ TEST_F(Hosts, NameWhatIsMissingTornOrDamaged) {
     EXPECT_EQ(instead->first_iteration, 3);
     EXPECT_EQ(torn.checkpoint()->manifest.step, 2);
     EXPECT_THAT(notes_, HasSubstr("on the host of rank 1 the shard is damaged: it has 9 bytes"));
-    EXPECT_THAT(notes_, HasSubstr("; going on from the older checkpoint " +
+    EXPECT_THAT(notes_, HasSubstr("; continuing from the older checkpoint " +
                                   state::step_folder(host(0).checkpoints, 2) + "\n"));
   }
   fs::remove(path);
@@ -338,7 +338,7 @@ TEST_F(Hosts, NameWhatIsMissingTornOrDamaged) {
   for (const int32_t rank : {0, 1}) EXPECT_EQ(*load(older, plan, rank, *before), 2);
 }
 
-// Of two hosts each is asked for the older manifest, and where nobody has one the damage is the answer.
+// Each of two hosts is asked for the older manifest; if none has one, the answer is the damage.
 TEST_F(Hosts, FallBackToWhatOthersHaveOrNameTheDamage) {
   const plan::Plan plan = plan_of(2);
   CheckpointCoordinator desk(plan, options(plan, false));

@@ -238,7 +238,7 @@ TEST_F(Checkpoints, ARunThatGoesOnPassesOverAManifestThatCannotBeRead) {
   EXPECT_THAT(latest_readable().error().text(), HasSubstr("an older checkpoint: remove"));
 }
 
-// A rank of an epoch that is over may still be writing, somewhere nobody can reach it.
+// A rank of an ended epoch may still be writing, on a host that cannot be reached.
 TEST_F(Checkpoints, AZombiesShardReplacesNothing) {
   take(10);
   const std::string committed = shard_of(10, 1);
@@ -255,8 +255,8 @@ TEST_F(Checkpoints, AZombiesShardReplacesNothing) {
   EXPECT_EQ(*read_file(committed), before) << "the same bytes have the same name";
 }
 
-// It was told to commit, stopped, and goes on when a later epoch has written the same step, and has
-// removed what the one before had left.
+// It received Commit, was suspended, and continues when a later epoch has written the same step and
+// removed what the epoch before had left.
 TEST_F(Checkpoints, AZombieCommitsNothing) {
   take(10);
   const FoundCheckpoint found = latest();
@@ -349,7 +349,7 @@ using CheckpointsDeathTest = Checkpoints;
 
 TEST_F(CheckpointsDeathTest, SomebodyWritesThemAndSomeAreKept) {
   ManualClock clock;
-  EXPECT_DEATH(CheckpointWriter({}, clock), "nobody writes the checkpoints");
+  EXPECT_DEATH(CheckpointWriter({}, clock), "no writer of the checkpoints");
   EXPECT_DEATH(retire_checkpoints("checkpoints", 3, 0), "0 checkpoints are kept");
 }
 

@@ -7,7 +7,7 @@ namespace tombolo::state {
 
 CheckpointWriter::CheckpointWriter(Options options, Threads& threads)
     : options_(std::move(options)), threads_(threads) {
-  CHECK(options_.write, "nobody writes the checkpoints");
+  CHECK(options_.write, "no writer of the checkpoints");
 }
 
 void CheckpointWriter::begin(int64_t step, std::vector<kernels::TensorView> state) {

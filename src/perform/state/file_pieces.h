@@ -2,8 +2,9 @@
 // manifest, a rank's part of the Trace.
 //
 // A rank that wants a file asks the launcher, which asks a rank that has it; pieces return the same
-// way. At most kPiecesAhead are requested ahead, so that latency costs less: bytes in flight stay
-// bounded however large the file is, and heartbeats on the same link wait for a few pieces at most.
+// way. Pieces are requested ahead, so that latency costs less, but at most kPiecesAhead: bytes in
+// flight stay bounded however large the file is, and heartbeats on the same link wait for a few
+// pieces at most.
 #pragma once
 
 #include <cstdint>

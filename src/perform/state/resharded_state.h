@@ -42,7 +42,7 @@ class ReshardedState {
   // Fails as `read` does, also if nothing can replace the tensor.
   Result<kernels::NamedTensor> read(const std::string& name);
 
-  // What was replaced, one sentence each.
+  // What was replaced, dropped or taken over from other datacenters, one sentence each.
   const std::set<std::string>& notes() const { return notes_; }
 
  private:

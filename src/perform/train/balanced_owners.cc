@@ -8,7 +8,7 @@
 namespace tombolo::train {
 
 std::vector<int32_t> balanced_owners(std::span<const int64_t> sizes, std::vector<int64_t>& loads) {
-  CHECK(!loads.empty(), "nobody owns {} parameters", sizes.size());
+  CHECK(!loads.empty(), "no owner for {} parameters", sizes.size());
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -9,8 +9,8 @@
 
 namespace tombolo::train {
 
-// Process-wide. `expected` is address space to reserve, not memory: too much does no harm, as the
-// size of at most half of the machine's memory is reserved. If that fails nothing is reserved. Does
+// Process-wide. `expected` is address space to reserve, not memory: too much does no harm, as at
+// most half as much is reserved as the machine has memory. If that fails nothing is reserved. Does
 // nothing with another libc than glibc.
 void keep_freed_memory(Bytes expected);
 

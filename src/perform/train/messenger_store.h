@@ -3,9 +3,10 @@
 //
 // A process group publishes its addresses under keys, and looks up those of the others. PyTorch's
 // own stores use a server for that, which trusts any client that finds its port. Here the replicas
-// use the links that they have anyway, which know each peer: set() sends the key to all, wait()
-// blocks until it has arrived. So every replica has a copy, and operations that change a key later
-// (add, compareSet, deleteKey) cannot work; no process group that we use needs them to come up.
+// use the links that they have anyway, which know each peer: set() sends key and value to all,
+// wait() blocks until they have arrived. So every replica has a copy, and operations that change a
+// key later (add, compareSet, deleteKey) cannot work; no process group that we use needs them to
+// come up.
 //
 // One thread per peer listens, until that peer says that nothing more comes.
 #pragma once

@@ -34,9 +34,9 @@ class ShardTeam {
 
   int32_t shards() const { return shards_; }
 
-  // Runs each shard's part on its thread, shard 0's on the caller's; returns when all have ended. Rethrows
-  // what the first of them threw: meet() then throws Abandoned in shards that wait for it, now or later.
-  // One call at a time.
+  // Runs each shard's part on its thread, shard 0's on the caller's; returns when all have ended. If one
+  // throws, meet() throws Abandoned in shards that wait for it, now or later; at the end run() rethrows what
+  // it threw, of several the lowest shard's. One call at a time.
   void run(const Work& work);
 
   // Within run(): returns when every shard is here. What one wrote before, the others read after it.

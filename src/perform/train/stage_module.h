@@ -65,7 +65,8 @@ class StageModule {
  public:
   // Unusable for a shape that this code cannot compute, such as latent attention. `seed`:
   // nothing leaves all values zero, for callers that load them. `type`: float, or double for
-  // checking gradients. `experts`: if other ranks have the rest of each layer's experts; outlives it.
+  // checking gradients. `experts`: if other ranks have the rest of each layer's experts; outlives the
+  // module and its graphs.
   static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
                                     std::optional<uint64_t> seed, at::ScalarType type = at::kFloat,
                                     ExpertExchange* experts = nullptr);

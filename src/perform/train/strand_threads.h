@@ -21,7 +21,7 @@ class StrandThreads {
   StrandThreads(const StrandThreads&) = delete;
 
   // At most as many works as threads. on_end(i) is called on the calling thread as soon as work i has ended;
-  // if several have, in order. Returns when all have ended. One call at a time.
+  // if several have, the lowest i first. Returns when all have ended. One call at a time.
   void run(std::span<const Work> works, const std::function<void(size_t)>& on_end);
 
  private:

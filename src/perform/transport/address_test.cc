@@ -41,7 +41,7 @@ TEST(Addresses, OfTheSixthVersionFollowTheSameRules) {
   EXPECT_FALSE(check_stays_here("fd00::2", "10.77.0.0/16"));
   EXPECT_FALSE(check_stays_here("::ffff:8.8.8.8", "8.0.0.0/8"));
   EXPECT_FALSE(is_loopback("2001:db8::1"));
-  EXPECT_FALSE(is_address_of_this_host("2001:db8::1"));  // RFC 3849: nobody has it
+  EXPECT_FALSE(is_address_of_this_host("2001:db8::1"));  // RFC 3849: no host has it
   EXPECT_EQ(*resolve("2001:db8::1"), "2001:db8::1");
 }
 
@@ -85,22 +85,22 @@ TEST(Addresses, ANetworkThatIsNotForPrivateUseIsRefused) {
 
 TEST(Addresses, LoopbackBelongsToThisHostAndADocumentationAddressDoesNot) {
   EXPECT_TRUE(is_address_of_this_host("127.0.0.1"));
-  EXPECT_FALSE(is_address_of_this_host("192.0.2.1"));  // RFC 5737: nobody has it
+  EXPECT_FALSE(is_address_of_this_host("192.0.2.1"));  // RFC 5737: no host has it
   EXPECT_FALSE(is_address_of_this_host("nowhere"));
 }
 
 TEST(Addresses, SomebodyTakesConnectionsThereOrNobodyDoes) {
-  const int door = socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{.sin_family = AF_INET};
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof at;
-  ASSERT_EQ(bind(door, reinterpret_cast<sockaddr*>(&at), size), 0);
-  ASSERT_EQ(getsockname(door, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
   const Address there{"127.0.0.1", ntohs(at.sin_port)};
   EXPECT_FALSE(takes_connections(there, {60'000'000'000})) << "bound, but nobody listens";
-  ASSERT_EQ(listen(door, 1), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
   EXPECT_TRUE(takes_connections(there, {60'000'000'000}));
-  close(door);
+  close(listener);
   EXPECT_FALSE(takes_connections({"paris", 4711}, {60'000'000'000})) << "a name is no address";
 }
 

@@ -29,7 +29,8 @@ void detail::Connection::link_as(int32_t peer, const link::LinkPart& its_part) {
 
 namespace {
 
-// Whether the other side, or a gateway in its name, said so; otherwise the kernel had no answer.
+// kEnded: the other side, or a gateway in its place, closed the connection. kSilent: the kernel got
+// no answer.
 link::Loss loss_of(const asio::error_code& error) {
   const bool said = error == asio::error::eof || error == asio::error::connection_reset ||
                     error == asio::error::connection_aborted || error == asio::error::broken_pipe;
@@ -41,8 +42,8 @@ link::Loss loss_of(const asio::error_code& error) {
 // --- Reading ------------------------------------------------------------------------------------
 
 void Driver::read(const ConnectionPtr& c) {
-  // What is refused is not decoded, and would fill the decoder: a read of no bytes ends at once, again
-  // and again.
+  // What a refused connection sends is not decoded, so it may not go into the decoder: that would be
+  // full soon, and a read without space completes at once, again and again.
   const auto space = c->secure                           ? c->secure->space()
                      : c->incoming == Incoming::kIgnored ? std::span<std::byte>(unread_)
                                                          : c->decoder.space();
@@ -56,7 +57,7 @@ void Driver::read(const ConnectionPtr& c) {
           if (c->meets >= 0) reason += "; it went through the coordinator";
           return end_of_stream(c, loss_of(error), reason);
         }
-        if (c->stranger != 0) strangers_.spoke(c->stranger);
+        if (c->unauthenticated != 0) unauthenticated_.spoke(c->unauthenticated);
         if (c->incoming == Incoming::kNothing) advance(c->incoming, Incoming::kRead);
         c->heard_at = clock_.now();
         if (c->secure) {
@@ -69,7 +70,7 @@ void Driver::read(const ConnectionPtr& c) {
       });
 }
 
-// With TLS what comes is opened first, and the handshake answered.
+// With TLS: decrypts what came, and answers the handshake.
 void Driver::open_sealed(const ConnectionPtr& c, size_t bytes) {
   c->secure->commit(bytes);
   while (c->is_open() && c->incoming != Incoming::kGoodbye) {
@@ -94,7 +95,7 @@ void Driver::decode(const ConnectionPtr& c) {
     const Status status = frame ? on_frame(c, **frame) : fail(frame.error());
     if (status) continue;
     if (c->in_handshake()) return refuse(c, status.error());
-    // An accident; what is missing comes again.
+    // Damaged on the way: a resumable link sends again what is missing.
     if (!frame) return lose(c, link::Loss::kEnded, status.error().message);
     return end(c, detail::lost(c->rank, status.error().message));
   }
@@ -104,7 +105,7 @@ void Driver::decode(const ConnectionPtr& c) {
 Status Driver::on_frame(const ConnectionPtr& c, const link::Frame& frame) {
   if (c->in_handshake()) return on_hello(c, frame);
   if (frame.header.kind != link::FrameKind::kFailure) return on_link_frame(c, frame);
-  // In the words of the rank where it began, however far away.
+  // The message of the rank where it began, even if others passed it on.
   end(c, {ErrorCode::kLostPeer,
           link::printable(frame.payload),
           {},
@@ -142,11 +143,11 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
 }
 
 void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::string& reason) {
-  // Who said nothing at all may have looked whether this door can be reached (dialling.h).
+  // A caller that sent nothing may have tested whether this port can be reached (dialling.h).
   const bool looked = c->dialed < 0 && c->meets < 0 && c->incoming == Incoming::kNothing;
   if (c->in_handshake() && c->incoming != Incoming::kIgnored && !looked)
     refuse(c, {ErrorCode::kLostPeer, "it hung up during the handshake"});  // killed, perhaps
-  const bool cut = c->secure && !c->secure->heard_end();  // by whoever sits on the way, perhaps
+  const bool cut = c->secure && !c->secure->heard_end();  // by an attacker, perhaps
   if (c->in_handshake()) return end(c, {});
   if (cut || !c->says_last() || !c->control.empty()) return lose(c, loss, reason);
   // After our own last words the peer hangs up in answer, one connection after the other.
@@ -164,7 +165,7 @@ void Driver::end_of_stream(const ConnectionPtr& c, link::Loss loss, const std::s
     end_link(c->rank, {ErrorCode::kFailed, fmt::format("rank {} closed its link", c->rank)});
 }
 
-// This socket is over; what that means is for the callers.
+// Closes this socket; what that means for the link is up to the callers.
 void Driver::shut(const ConnectionPtr& c) {
   if (c->state != ConnectionState::kOver) advance(c->state, ConnectionState::kOver);
   c->handshake_timer.cancel();
@@ -182,7 +183,7 @@ void Driver::shut(const ConnectionPtr& c) {
   c->socket.close(ignored);
 }
 
-// This connection is over, and its link with it.
+// Closes this connection and ends its link.
 void Driver::end(const ConnectionPtr& c, const Error& error) {
   if (!c->is_open()) return;
   shut(c);
@@ -191,9 +192,9 @@ void Driver::end(const ConnectionPtr& c, const Error& error) {
 }
 
 void Driver::known(const ConnectionPtr& c) {
-  if (c->stranger == 0) return;
-  strangers_.remove(c->stranger);
-  strange_.erase(std::exchange(c->stranger, 0));
+  if (c->unauthenticated == 0) return;
+  unauthenticated_.remove(c->unauthenticated);
+  unauthenticated_by_number_.erase(std::exchange(c->unauthenticated, 0));
 }
 
 void Driver::end_link(int32_t rank, const Error& error) {

@@ -1,9 +1,9 @@
-// The Endpoint over sockets: with timers and an io thread. Not for others: endpoint.h is the door.
+// The Endpoint over sockets, with timers and an io thread. Internal: callers include endpoint.h.
 //
 // Two threads meet here. Callers (endpoint.cc) put messages into a peer's outbox and wait for its
 // inbox; the io thread (driver*.cc) owns every Connection and moves bytes between sockets and
 // peers. Peers are under the mutex, Connections are the io thread's alone, and asio::post carries
-// work over. What a link is, and when it is up or over, is decided in link.h.
+// work over. What a link is, and when it is up or ended, is decided in link.h.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 #include "perform/link/link.h"
 #include "perform/link/link_tuner.h"
 #include "perform/link/recovery.h"
-#include "perform/link/strangers.h"
+#include "perform/link/unauthenticated.h"
 #include "perform/transport/driver_states.h"
 #include "perform/transport/endpoint.h"
 #include "perform/transport/refusal_lines.h"
@@ -44,7 +44,7 @@ struct Connection {
         handshake_timer(io),
         departure_timer(io),
         life_timer(io),
-        decoder(link::kStrangerPayloadMax) {}
+        decoder(link::kUnauthenticatedPayloadMax) {}
 
   const Origin origin;
   ConnectionState state = ConnectionState::kHandshake;
@@ -61,7 +61,7 @@ struct Connection {
   std::string remote;                           // "127.0.0.1:51234"
   int32_t dialed = -1;                          // the rank we called; -1: it called us
   int32_t meets = -1;                           // the rank we meet through a splice (splice.h)
-  uint64_t stranger = 0;                        // its number among strangers_; 0: it is none
+  uint64_t unauthenticated = 0;                 // its number among unauthenticated_; 0: it is none
   int32_t rank = -1;                            // the peer, once it proved to be one
   link::LinkPart part;                          // which connection of its link
   tcp::endpoint at;                             // whom we dial,
@@ -72,8 +72,8 @@ struct Connection {
   bool waiting = false;                         // until the kernel takes more; for slow networks
   bool writable = false;                        // it does
   link::GoodputMeter meter;                     // of a slow network
-  SimTime looked_at;                            // statistics():
-  uint64_t looked_acknowledged = 0;             // what was acknowledged then
+  SimTime looked_at;                            // when statistics() last read it,
+  uint64_t looked_acknowledged = 0;             // and what was acknowledged then
   uint32_t mark = 0;                            // set_unsent_mark
   std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
   std::vector<std::byte> control_out;           // what is being written: either this (with TLS
@@ -106,7 +106,7 @@ struct Peer {
   uint32_t pulling = link::kConnectionsMax;       // of the connections, those below this number
   bool through = false;                           // a splice: both sides called
   uint64_t bytes_out = 0;                         // of the frames that are being written
-  std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
+  std::map<uint32_t, ConnectionPtr> connections;  // open, their handshakes done
   std::vector<ConnectionPtr> dialing;             // ours, until the link is up
   bool timer_set = false;                         // by one connection, for the next departure
   LinkState state = LinkState::kDown;
@@ -115,7 +115,8 @@ struct Peer {
   std::optional<Error> unreachable;  // why connect() failed
   Error end;                         // of kEnded: why nothing more will come
 
-  // Of a resumable link: when what is called again, and by us or by the other side.
+  // Of a resumable link. `recovery`: which connections are redialed, and when. `calls`: the address
+  // that we redial; empty: the peer redials.
   std::optional<link::Recovery> recovery;
   std::optional<tcp::endpoint> calls;
   std::map<uint32_t, uint32_t> rounds;        // how often we called again, by connection
@@ -268,9 +269,9 @@ class Driver final : public Endpoint {
   uint16_t port_ = 0;
   std::shared_ptr<const trust::SecureContext> secure_;  // null: plain TCP
   // The io thread's.
-  link::Strangers strangers_;
-  std::map<uint64_t, ConnectionPtr> strange_;  // by their number
-  uint64_t next_stranger_ = 0;
+  link::Unauthenticated unauthenticated_;
+  std::map<uint64_t, ConnectionPtr> unauthenticated_by_number_;  // by their number
+  uint64_t next_unauthenticated_ = 0;
   uint64_t evicted_ = 0;  // and not logged yet
   SimTime evicted_logged_;
   RefusalLines refusals_;
@@ -278,10 +279,10 @@ class Driver final : public Endpoint {
   std::thread thread_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // whatever stands below
+  std::condition_variable changed_;  // a change of anything below
   std::map<int32_t, Peer> peers_;
   link::Inbox own_;  // what this rank sent to itself
-  // Where all are welcome: whose messages next() hands out, and ranks of which there may be news.
+  // After welcome_all(): the tag of the messages that next() returns, and ranks that may have news.
   std::optional<link::Tag> welcomed_;
   std::deque<int32_t> news_;
   bool news_are_dense_ = false;  // the last one came soon after the one before

@@ -41,25 +41,25 @@ void Driver::accept_next() {
     }
     welcome(c);
     const SimTime now = clock_.now();
-    const SimTime room = strangers_.room_at(now);
+    const SimTime room = unauthenticated_.room_at(now);
     if (room <= now) return accept_next();
     accept_timer_.expires_after(nanoseconds((room - now).ns));
     accept_timer_.async_wait([this](asio::error_code) { accept_next(); });
   });
 }
 
-// Whoever has to go for it goes: strangers.h.
+// Begins an accepted connection, and evicts the one that unauthenticated_ names for it, if any.
 void Driver::welcome(const ConnectionPtr& c) {
   asio::error_code ignored;
   const auto from = c->socket.remote_endpoint(ignored).address();
-  c->stranger = ++next_stranger_;
-  strange_[c->stranger] = c;
-  const auto goes = strangers_.add(c->stranger, from.to_string(), clock_.now());
-  if (goes) evict(ConnectionPtr(strange_.at(*goes)));
+  c->unauthenticated = ++next_unauthenticated_;
+  unauthenticated_by_number_[c->unauthenticated] = c;
+  const auto goes = unauthenticated_.add(c->unauthenticated, from.to_string(), clock_.now());
+  if (goes) evict(ConnectionPtr(unauthenticated_by_number_.at(*goes)));
   begin(c);
 }
 
-// At once, because a place that waits for the other side is no place; in one line per second.
+// Closes it at once: waiting for the other side would not free its place. Logs one line per second.
 void Driver::evict(const ConnectionPtr& c) {
   const Error crowd = link::crowded();
   if (!c->secure) {
@@ -95,8 +95,8 @@ void Driver::dial(const ConnectionPtr& c) {
   });
 }
 
-// At a splice. Its peer may be long in coming; then this is a connection like any other, and the
-// lower of the two ranks is the one that dialed.
+// Asks the coordinator to splice this call to the peer's, which may take long to come. After that it
+// is a connection like any other, and the lower of the two ranks counts as the one that dialed.
 void Driver::ask_for_peer(const ConnectionPtr& c) {
   const auto joined = [this, c](asio::error_code error, size_t) {
     if (!c->is_open()) return;
@@ -125,7 +125,8 @@ void Driver::ask_for_peer(const ConnectionPtr& c) {
                     });
 }
 
-// Before the connection is made: what was paced once stays paced. Accepted sockets inherit it.
+// Called before the connection is made, because a socket that was paced once stays paced. Accepted
+// sockets inherit it.
 void Driver::choose_congestion_control(int socket, const std::string& name) {
   if (!name.empty() && !set_congestion_control(socket, name) && options_.log) {
     options_.log(fmt::format("TCP's congestion control stays the machine's, not {}: {}", name,
@@ -155,8 +156,8 @@ void Driver::begin(const ConnectionPtr& c) {
   read(c);
 }
 
-// The first time it asks for a hello, the second time it no longer waits for the stranger to go. A
-// connection that shook hands has as long until all others of its link have.
+// Limits the wait for a hello; when refuse() calls it again, the wait until the other side hangs
+// up. A connection that shook hands has as long until all others of its link have.
 void Driver::limit_handshake(const ConnectionPtr& c) {
   c->handshake_timer.expires_after(nanoseconds(options_.handshake_max.ns));
   c->handshake_timer.async_wait([this, c](asio::error_code error) {
@@ -177,13 +178,14 @@ void Driver::limit_handshake(const ConnectionPtr& c) {
       return end(c, lost(c->rank, "not all of its connections came within " + limit));
     }
     if (c->incoming == Incoming::kIgnored) return end(c, {});
-    // Bytes that wait were not late; we were, because this process was stopped, perhaps.
+    // Where bytes wait to be read, this process was late, not the peer: it was suspended, perhaps.
     asio::error_code ignored;
     if (c->socket.available(ignored) > 0) return limit_handshake(c);
     const Error late{.message = fmt::format("it said no hello within {}", limit),
                      .cause = ErrorCause::kTooManyHandshakes};  // it may try again
     if (c->called() < 0) return refuse(c, late);
-    // Whom we called may be suspended. It would read our hello then, and these words as those of a link.
+    // The process that we called may be suspended. When it resumes it would read our hello first, and
+    // take a refusal after that for a frame of the link; so hang up without one.
     call_refused(c, late);
     shut(c);
   });
@@ -301,9 +303,9 @@ void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) 
   });
 }
 
-// Who waits for our hello for too long hangs up and calls anew; we may have taken the first call for a link by then. It
-// has said nothing over that, and so holds nothing that the second would take away. Only where everybody's messages are
-// welcome: then no thread of ours waits for one of this link.
+// A caller that waits too long for our hello hangs up and calls again; by then we may have made a link of its first
+// call. Nothing was sent over that link, so the second call may replace it without loss. Only after welcome_all():
+// then no thread of ours waits for a message of this link.
 bool Driver::forsaken(const Peer& p, const link::Caller& caller) const {
   const link::Gathering& gathering = p.link.gathering();
   if (!welcomed_ || !p.is_up() || !p.link.untouched() || caller.part.round > 0 ||
@@ -368,7 +370,7 @@ void Driver::call_refused(const ConnectionPtr& c, const Error& error) {
   changed_.notify_all();
 }
 
-// Not a peer: says why, once here and once there, and lets the other side hang up.
+// Refuses a connection that is no peer's: reports why here and to the other side, which then hangs up.
 void Driver::refuse(const ConnectionPtr& c, const Error& error) {
   if (!c->is_open() || c->incoming == Incoming::kIgnored) return;
   if (c->recalls()) return redial_refused(c, error);

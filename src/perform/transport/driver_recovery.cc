@@ -1,6 +1,5 @@
-// How a link outlives its connections: one that is lost, the calls for it, and the end of the
-// grace. What is called when, and when it is over, is decided in recovery.h; what has to go again,
-// in link.h.
+// How a link outlives its connections: losing one, redialing it, and the end of the grace. When to
+// redial and when to give up is decided in recovery.h; what has to be sent again, in link.h.
 #include <chrono>
 
 #include "perform/transport/driver.h"
@@ -12,12 +11,12 @@ using detail::Connection;
 using detail::lost;
 using std::chrono::nanoseconds;
 
-// So many times the longest silence a frame may take to come.
+// A frame may take this many times silence_max to come.
 constexpr int64_t kSilencesInFrame = 6;
 
 }  // namespace
 
-// This connection is over; so is its link, if it is not one that goes on without.
+// Closes or parks this connection. Its link ends too, unless it is resumable.
 void Driver::lose(const ConnectionPtr& c, link::Loss loss, const std::string& why) {
   if (!c->is_open()) return;
   const int32_t rank = c->rank;
@@ -61,9 +60,9 @@ void Driver::detach(const ConnectionPtr& c, link::Loss loss, const std::string& 
   changed_.notify_all();
 }
 
-// To hang up would tell the other side that this process has ended, if it hears it. So the socket stays
-// as it is until something comes over it, which shows that the other side hears, until another is in
-// its place, or until the link is over.
+// Keeps the socket of a silent connection open: the other side might notice a close, and conclude that
+// this process has ended. It stays open until something comes over it, which shows that the other side
+// hears; until another connection takes its place; or until the link ends.
 void Driver::park(const ConnectionPtr& c) {
   advance(c->state, ConnectionState::kParked);
   c->handshake_timer.cancel();
@@ -80,7 +79,7 @@ void Driver::close_parked(const ConnectionPtr& c) {
   c->socket.close(ignored);
 }
 
-// Calls for what is lost, if that is for us to do, and waits for the end of the grace.
+// Redials what is lost, if that is for this side to do, and waits for the end of the grace.
 void Driver::recover(int32_t rank) {
   Lock lock(mutex_);
   Peer& p = peer(rank);
@@ -123,7 +122,7 @@ void Driver::redial(int32_t rank, uint32_t connection, Peer& p) {
   });
 }
 
-// It may go better the next time.
+// A redial failed; recovery.h decides when the next one is due.
 void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
   if (!c->is_open()) return;
   const int32_t rank = c->called();
@@ -139,8 +138,8 @@ void Driver::call_failed(const ConnectionPtr& c, const std::string& why) {
   recover(rank);
 }
 
-// Who hung up, has too many callers or could not be read may answer the next time; who says no means
-// it.
+// A peer that hung up, has too many callers or could not be read may answer the next redial. Any other
+// refusal is final.
 void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
   const int32_t rank = c->called();
   if (error.cause == ErrorCause::kRestarted) {
@@ -151,7 +150,7 @@ void Driver::redial_refused(const ConnectionPtr& c, const Error& error) {
       error.cause == ErrorCause::kDamagedOnTheWay)
     return call_failed(c, error.message);
   shut(c);
-  end_link(rank, lost(rank, "it does not go on with the link: " + error.message));
+  end_link(rank, lost(rank, "it does not continue the link: " + error.message));
 }
 
 // --- Silence ------------------------------------------------------------------------------------
@@ -185,11 +184,11 @@ void Driver::check_life(const ConnectionPtr& c) {
     silent = c->incoming != Incoming::kGoodbye && ledger->silent(clock_.now());
   }
   asio::error_code ignored;
-  // Bytes that wait were not late; we were, because this process slept, perhaps.
+  // Where bytes wait to be read, this process was late, not the peer: it was suspended, perhaps.
   if (silent && c->socket.available(ignored) == 0)
     return lose(c, link::Loss::kSilent, "nothing came for " + brief(seconds(options_.silence_max)));
-  // A length that changed on the way, past TCP's checksum, is believed until that many bytes are there;
-  // pings alone would take hours.
+  // After a length that was damaged on the way, past TCP's checksum, the decoder waits for that many
+  // bytes; where only pings come, that would take hours.
   const SimDuration frame_max{options_.silence_max.ns * kSilencesInFrame};
   if (c->heard_at - c->frame_at > frame_max)
     return lose(c, link::Loss::kEnded,

@@ -29,8 +29,8 @@ Result<tcp::endpoint> allowed(const std::string& name, uint16_t port,
 }
 
 // Names an attempt to link: later ones are greater, also those of another process. It is the instant
-// of the call on the wall clock as that was when this process called first: set back since, it does
-// not make a call older than the one before.
+// of the call: the wall clock as read at this process's first call, advanced by the monotonic clock.
+// So a wall clock that is set back does not make a call older than the one before.
 uint64_t attempt_now() {
   const SystemClock clock;
   static const int64_t wall_at_origin =
@@ -167,7 +167,7 @@ Error Driver::unlinked(int32_t rank, const Peer& p,
   return {ErrorCode::kLostPeer, fmt::format("rank {} did not {} in time", rank, what)};
 }
 
-// An answer that is still to come finds nobody.
+// Ends the calls of this attempt; an answer that comes later is not taken.
 void Driver::uncall(Peer& p, const Error& error) {
   p.link.gathering().start_over();
   asio::post(io_, [this, gone = std::exchange(p.dialing, {}), error] {
@@ -175,8 +175,9 @@ void Driver::uncall(Peer& p, const Error& error) {
   });
 }
 
-// The other side has too many callers, or a packet of the handshake was damaged: that is no answer.
-// Where nothing can be read for long it is no accident. True: now is the time to try again.
+// Waits before another call, where the refusal is not final: the other side has too many callers, or
+// a packet of the handshake was damaged. Damage that lasts beyond `readable_by` is no accident, and
+// final. True: now is the time to call again.
 bool Driver::call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime deadline) {
   if (p.came_up() || aborted_ || !p.unreachable) return false;
   const ErrorCause cause = p.unreachable->cause;
@@ -193,8 +194,8 @@ bool Driver::call_again_later(Lock& lock, Peer& p, SimTime readable_by, SimTime 
   return true;
 }
 
-// Calls the first connection; its answer calls the others. Who answers through a splice calls with
-// all, to be there for the other side.
+// Calls the first connection; its answer calls the others. The side that answers through a splice
+// calls with all at once, so that each is there when the other side calls.
 void Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline) {
   const uint64_t attempt = attempt_now();
   p.calls = at;
@@ -245,7 +246,7 @@ Status Driver::send(int32_t rank, link::Tag tag, link::Payload payload, link::Ur
   return {};
 }
 
-// While this waits the others may send as if somebody waited for them.
+// While send() waits for room, all peers get credit as if a receive() waited for each of them.
 void Driver::await_room(Lock& lock, Peer& p, uint64_t bytes) {
   const auto full = [&] {
     const uint64_t queued = p.link.outbox().queued_bytes();
@@ -314,7 +315,7 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
   }
 }
 
-// Those that have called already are news at once.
+// Ranks that have connected already are news at once.
 void Driver::welcome_all(link::Tag tag) {
   Lock lock(mutex_);
   CHECK(!welcomed_, "all are welcome already");
@@ -356,13 +357,14 @@ std::optional<Endpoint::News> Driver::news_of(int32_t rank) {
   return News{rank, p.end};
 }
 
-// A rank stands there once for each of its messages, when it came up and when it ended; whatever is
-// due of it goes first.
-// Where one comes right after the other, waking up for each costs more than what is done with it.
+// news_ holds a rank once for each of its messages, once when it came up and once when it ended;
+// each entry returns whatever is due first of that rank. Where news come right after each other, a
+// wake-up for each costs more than its handling: so this sleeps up to kTogether and then returns
+// them one by one.
 Result<Endpoint::News> Driver::next(SimTime deadline) {
   constexpr SimDuration kTogether{2'000'000};
   Lock lock(mutex_);
-  CHECK(welcomed_, "nobody was made welcome");
+  CHECK(welcomed_, "no peer was welcomed");
   while (true) {
     if (aborted_) return fail(*aborted_);
     while (!news_.empty()) {
@@ -458,7 +460,7 @@ Status Driver::close(SimTime deadline) {
       asio::post(io_, [this, rank = rank] { pump_all(rank); });
     }
     for (auto& [rank, p] : peers_) {
-      // A link without connections may come back, and then it is told.
+      // A resumable link without connections may come back, and the peer then gets the goodbye.
       const auto lives = [&, &p = p] {
         return !p.connections.empty() || (p.link.resumable() && !p.ended() && !aborted_);
       };
@@ -488,7 +490,7 @@ void Driver::stop() {
   }
 }
 
-// --- The door itself ----------------------------------------------------------------------------
+// --- Options and creation -----------------------------------------------------------------------
 
 Status Endpoint::Options::check() const {
   if (identity.ranks < 1 || identity.rank < 0 || identity.rank >= identity.ranks)

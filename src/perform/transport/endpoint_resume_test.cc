@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perform/transport/splice_door.h"
+#include "perform/transport/splice_listener.h"
 #include "perform/trust/authority.h"
 #include "support/tcp_proxy.h"
 #include "support/test_endpoints.h"
@@ -139,8 +139,8 @@ TEST_F(EndpointResumeTest, EncryptedConnectionsAreReset) {
   talk_through([&](int i) { i % 2 == 0 ? void(proxy_->reset(1)) : proxy_->reset_all(); }, 4);
 }
 
-// Past TCP's checksum, in what nobody would retransmit: the first bytes that either side says. It is no
-// answer, neither to the first call nor to one that is made again.
+// Damage past TCP's checksum, in what is not retransmitted: the first bytes that either side sends. It
+// does not count as an answer, neither to the first call nor to a redial.
 TEST_F(EndpointResumeTest, ADamagedHandshakeIsDialedAgain) {
   const auto now = trust::wall_time();
   const trust::Authority authority = *trust::Authority::create(now);
@@ -168,10 +168,10 @@ TEST_F(EndpointResumeTest, ADamagedHandshakeIsDialedAgain) {
   }
 }
 
-// Two that can only call out: both call the door again.
+// Two ranks that can only make outgoing connections: both redial the SpliceListener.
 TEST_F(EndpointResumeTest, ASplicedLinkGoesOn) {
-  const auto door = *SpliceDoor::open({.token = link::kToken, .ranks = 3});
-  proxy_ = std::make_unique<TcpProxy>(door->port());
+  const auto listener = *SpliceListener::open({.token = link::kToken, .ranks = 3});
+  proxy_ = std::make_unique<TcpProxy>(listener->port());
   zero_ = endpoint(options(0));
   one_ = endpoint(options(1));
   auto other = std::async(std::launch::async, [&] {
@@ -182,7 +182,7 @@ TEST_F(EndpointResumeTest, ASplicedLinkGoesOn) {
   talk_through([&](int i) { i % 2 == 0 ? void(proxy_->reset(0)) : proxy_->reset_all(); }, 3);
 }
 
-// Nothing says that the path is gone. Both notice, and go on when it is back.
+// Nothing reports that the path is gone. Both notice, and continue when it is back.
 TEST_F(EndpointResumeTest, APathThatSwallowsEverythingForAWhile) {
   set_up({.connections = 2});
   proxy_->swallow(true);
@@ -231,7 +231,7 @@ TEST_F(EndpointResumeTest, AKilledPeerIsLostWhenTheGraceIsOver) {
 }
 
 // As between a launcher and its ranks: a process that ended is known soon, and a path may be cut for
-// much longer than that, in which nobody hangs up on anybody.
+// much longer than that, in which neither side hangs up.
 TEST_F(EndpointResumeTest, ACutPathIsNoEnd) {
   const auto with_end = [&](int32_t rank) {
     Endpoint::Options out = options(rank);
@@ -309,7 +309,7 @@ TEST_F(EndpointResumeTest, AConnectionWhoseFrameNeverEndsIsHungUpOn) {
   EXPECT_LT(sent, frame.size());
 }
 
-// One side alone cannot go on.
+// One side alone cannot resume.
 TEST_F(EndpointResumeTest, WithoutAGraceOnBothSidesALostConnectionIsALostLink) {
   zero_ = endpoint(options(0));
   proxy_ = std::make_unique<TcpProxy>(zero_->port());

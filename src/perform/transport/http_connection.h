@@ -21,8 +21,8 @@ class HttpConnection final : public HttpClient {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // Only moves forwards. The reading thread changes it, except from kWhole to kAnswered, which the
-  // answering thread does.
+  // Only moves forwards. The reading thread changes it, except that the thread that answers a
+  // kWhole request takes it to kAnswered or kClosed.
   enum class State {
     kHandshake,  // of TLS
     kHead,       // until the empty line behind the headers

@@ -22,7 +22,7 @@ HttpReply reply_to(const HttpRequest& request, const std::map<std::string, HttpP
 Result<std::unique_ptr<HttpServer>> serve_pages(const Address& at,
                                                 std::map<std::string, HttpPage> pages) {
   for (const auto& [path, page] : pages) {
-    CHECK(path.starts_with('/') && page.text, "nobody writes the page \"{}\"", path);
+    CHECK(path.starts_with('/') && page.text, "no writer of the page \"{}\"", path);
   }
   return HttpServer::open(
       {.listen = at, .limits = {.request_time = std::chrono::seconds(kPatience)}},
@@ -37,9 +37,8 @@ Result<std::string> http_page(const Address& at, const std::string& path) {
   client.set_read_timeout(kPatience);
   const auto answer = client.Get(path);
   if (!answer)
-    return failed(
-        fmt::format("nobody answers at {}: {}", at.text(), httplib::to_string(answer.error())),
-        "is the run still going?");
+    return failed(fmt::format("no answer at {}: {}", at.text(), httplib::to_string(answer.error())),
+                  "is the run still going?");
   if (answer->status != 200)
     return failed(fmt::format("{} answers {} to {}", at.text(), answer->status, path));
   return answer->body;

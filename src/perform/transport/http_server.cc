@@ -261,7 +261,8 @@ void HttpServer::Inside::accept_some() {
   }
 }
 
-// Closes the oldest connection of the client address that holds most of them.
+// Closes the oldest connection of the client address that holds most of them: it has had the most
+// time to send its request.
 void HttpServer::Inside::make_room() {
   std::map<std::string, size_t> held;
   for (const auto& client : clients_)

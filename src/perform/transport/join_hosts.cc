@@ -23,7 +23,7 @@ using trust::SecureContext;
 using trust::SecureStream;
 
 constexpr size_t kGuestsMax = 32;
-constexpr SimDuration kStrangerMax{10'000'000'000};
+constexpr SimDuration kUnauthenticatedMax{10'000'000'000};
 constexpr SimDuration kLookAgain{500'000'000};
 constexpr size_t kMessageMax = 20 * 1024;
 
@@ -121,23 +121,23 @@ struct Guest {
   bool invited = false;  // it has its certificate
 };
 
-class Door {
+class Listener {
  public:
-  Door(const Welcome& welcome, const trust::Authority& authority, const Clock& clock)
+  Listener(const Welcome& welcome, const trust::Authority& authority, const Clock& clock)
       : welcome_(welcome), authority_(authority), clock_(clock) {}
 
   Status listen(const trust::Credentials& own) {
     context_ = TRY(SecureContext::for_inviter(own));
     const sockaddr_in at = address_of(welcome_.at);
     const int yes = 1;
-    setsockopt(door_.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (door_.fd() < 0 ||
-        bind(door_.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
-        ::listen(door_.fd(), static_cast<int>(kGuestsMax)) != 0)
+    setsockopt(listener_.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (listener_.fd() < 0 ||
+        bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
+        ::listen(listener_.fd(), static_cast<int>(kGuestsMax)) != 0)
       return fail(socket_error("listen on " + welcome_.at.text()));
     sockaddr_in here{};
     socklen_t size = sizeof here;
-    getsockname(door_.fd(), reinterpret_cast<sockaddr*>(&here), &size);
+    getsockname(listener_.fd(), reinterpret_cast<sockaddr*>(&here), &size);
     if (welcome_.on_listen) welcome_.on_listen(ntohs(here.sin_port));
     return {};
   }
@@ -171,7 +171,7 @@ class Door {
     std::vector<pollfd> all;
     for (const Guest& guest : guests_) all.push_back({guest.talk->fd(), POLLIN, 0});
     const bool open = !joined_ && guests_.size() < kGuestsMax;
-    if (open) all.push_back({door_.fd(), POLLIN, 0});
+    if (open) all.push_back({listener_.fd(), POLLIN, 0});
     if (poll(all.data(), all.size(), milliseconds(kLookAgain)) <= 0) return;
     size_t i = 0;
     guests_.remove_if([&](Guest& guest) { return all[i++].revents != 0 && !serve(guest); });
@@ -181,13 +181,14 @@ class Door {
   void accept() {
     sockaddr_in from{};
     socklen_t size = sizeof from;
-    Socket socket(accept4(door_.fd(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC));
+    Socket socket(accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC));
     if (socket.fd() < 0) return;
     std::array<char, INET_ADDRSTRLEN> text{};
     inet_ntop(AF_INET, &from.sin_addr, text.data(), text.size());
     guests_.push_back(
         {std::make_unique<Talk>(std::move(socket), context_, SecureStream::Role::kAnswers),
-         fmt::format("{}:{}", text.data(), ntohs(from.sin_port)), clock_.now() + kStrangerMax});
+         fmt::format("{}:{}", text.data(), ntohs(from.sin_port)),
+         clock_.now() + kUnauthenticatedMax});
   }
 
   // False when there is nothing more to talk about.
@@ -212,7 +213,7 @@ class Door {
     }
     guest.invited = true;
     joined_ = guest.remote;
-    linger_ = clock_.now() + kStrangerMax;
+    linger_ = clock_.now() + kUnauthenticatedMax;
     return true;
   }
 
@@ -227,7 +228,7 @@ class Door {
   const Welcome& welcome_;
   const trust::Authority& authority_;
   const Clock& clock_;
-  Socket door_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Socket listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::shared_ptr<const SecureContext> context_;
   std::list<Guest> guests_;
   std::optional<std::string> joined_;
@@ -239,9 +240,9 @@ class Door {
 Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority& authority,
                                  const trust::Credentials& own, const Clock& clock) {
   TRY(trust::check_name(welcome.name));
-  Door door(welcome, authority, clock);
-  TRY(door.listen(own));
-  return door.wait();
+  Listener listener(welcome, authority, clock);
+  TRY(listener.listen(own));
+  return listener.wait();
 }
 
 Result<trust::Credentials> join_host(const Address& inviter, const trust::Invitation& invitation,

@@ -19,7 +19,7 @@ struct Welcome {
   std::string name;          // of the host that may join
   trust::Invitation invitation;
   SimTime deadline;                              // of the invitation
-  std::function<void(uint16_t port)> on_listen;  // it can be called now
+  std::function<void(uint16_t port)> on_listen;  // this host can be called now
   std::function<void(const std::string&)> log;   // a line per refused connection
 };
 // Blocks until the invited host has its certificate, and returns where it called from.

@@ -1,4 +1,4 @@
-// A host joins over loopback, while strangers knock.
+// A host joins over loopback, while unauthenticated connections come.
 #include "perform/transport/join_hosts.h"
 
 #include <arpa/inet.h>
@@ -19,8 +19,8 @@ using trust::Invitation;
 
 class JoinHostsTest : public testing::Test {
  protected:
-  // Opens the door on a thread of its own and waits until it can be called.
-  void open_door(SimDuration lasts = {60'000'000'000}) {
+  // Listens on a thread of its own and waits until it can be called.
+  void open_listener(SimDuration lasts = {60'000'000'000}) {
     auto listening = std::make_shared<std::promise<uint16_t>>();
     welcome_.name = "paris";
     welcome_.at = {"127.0.0.1", 0};
@@ -43,11 +43,11 @@ class JoinHostsTest : public testing::Test {
   Welcome welcome_{.invitation = *Invitation::create(fingerprint_)};
   std::future<Result<std::string>> joined_;
   Address at_;
-  std::vector<std::string> lines_;  // read only after the door is closed
+  std::vector<std::string> lines_;  // read only after the listener is closed
 };
 
 TEST_F(JoinHostsTest, AnInvitedHostGetsItsCertificate) {
-  open_door();
+  open_listener();
   const auto invitation = Invitation::parse(welcome_.invitation.text());
   ASSERT_TRUE(invitation);
   const auto mine = join(*invitation);
@@ -62,10 +62,10 @@ TEST_F(JoinHostsTest, AnInvitedHostGetsItsCertificate) {
 }
 
 TEST_F(JoinHostsTest, StrangersGetALineAndNoCertificate) {
-  open_door();
+  open_listener();
   const auto wrong_secret = join(*Invitation::create(fingerprint_));
   EXPECT_THAT(wrong_secret.error().text(), HasSubstr("it refused: this is no invitation of ours"));
-  // Somebody who says to be the inviting host, and has another authority.
+  // A process that claims to be the inviting host, and has another authority.
   const std::string other = *trust::fingerprint_of(trust::Authority::create(now_)->certificate());
   EXPECT_THAT(join(*Invitation::create(other)).error().text(),
               HasSubstr("it does not have the authority that the token names"));
@@ -90,7 +90,7 @@ TEST_F(JoinHostsTest, StrangersGetALineAndNoCertificate) {
 }
 
 TEST_F(JoinHostsTest, AnInvitationEnds) {
-  open_door({20'000'000});
+  open_listener({20'000'000});
   EXPECT_THAT(joined_.get().error().text(), HasSubstr("\"paris\" did not join in time"));
   const auto late = join(welcome_.invitation);
   ASSERT_FALSE(late);

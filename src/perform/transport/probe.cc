@@ -228,7 +228,7 @@ Status ProbeOptions::check() const {
 
 Result<ProbeResult> probe(ProbeOptions options,
                           const std::function<void(int64_t, int64_t)>& on_cell, Clock& clock) {
-  CHECK(on_cell, "nobody is told of the cells");
+  CHECK(on_cell, "no receiver of the cells");
   TRY(options.check());
   Asker asker(options, clock);
   TRY(during(asker.connect(), "calling the far side, tombolo probe --listen"));
@@ -305,7 +305,7 @@ Status ProbeServer::serve(SimTime deadline, const std::atomic<bool>* stop) {
         endpoint_->await_peer(kNear, {}, std::min(deadline, clock_.now() + kLook * 5));
     if (came) break;
     if (stopped(stop)) return failed("interrupted");
-    if (clock_.now() >= deadline) return failed("nobody asked in time", "calling sooner");
+    if (clock_.now() >= deadline) return failed("no client connected in time", "calling sooner");
   }
   int64_t cell = -1;
   for (SimTime patience = clock_.now() + kAnswerMax;;) {

@@ -98,7 +98,7 @@ TEST(ProbeDeathTest, CallersKeepTheirPromises) {
   EXPECT_DEATH(ProbeResult{}.best(), "the best of no cells");
   EXPECT_DEATH(probe_warmup(-1_ms), "a round trip of -0.001 s");
   SystemClock clock;
-  EXPECT_DEATH(static_cast<void>(probe({}, {}, clock)), "nobody is told of the cells");
+  EXPECT_DEATH(static_cast<void>(probe({}, {}, clock)), "no receiver of the cells");
 }
 
 }  // namespace

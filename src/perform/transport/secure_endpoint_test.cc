@@ -1,4 +1,4 @@
-// Endpoints with certificates, and every stranger we could think of. As in endpoint_test.cc nothing
+// Endpoints with certificates, and every kind of caller to refuse. As in endpoint_test.cc nothing
 // is decided by how fast the machine is.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ using trust::SecureStream;
 using link::kToken;
 using link::noise;
 
-// A stranger's socket, and TLS on it where it has any.
+// The socket of an unauthenticated caller, and TLS on it where it has any.
 class Stranger {
  public:
   explicit Stranger(uint16_t port, std::shared_ptr<const SecureContext> context = nullptr)
@@ -158,7 +158,8 @@ class SecureEndpointTest : public testing::Test {
     EXPECT_TRUE(to.await_peer(1, {}, soon()));
   }
 
-  // While this stranger is there a real peer gets in, and one line says why the stranger did not.
+  // While the refused caller is connected a real peer gets in, and one line says why the caller did
+  // not.
   void expect_line(Endpoint& zero, const testing::Matcher<std::string>& why) {
     EXPECT_THAT(lines(), ElementsAre(why));
     EXPECT_THAT(lines(), ElementsAre(HasSubstr("refused a connection from 127.0.0.1:")));
@@ -169,7 +170,7 @@ class SecureEndpointTest : public testing::Test {
     EXPECT_EQ(zero.receive(1, {1, 1}, soon())->payload, noise(1000, 1));
     EXPECT_EQ(lines().size(), 1u);
   }
-  // A stranger with these papers is not let in by the handshake of TLS.
+  // A caller with these certificates is refused in the TLS handshake.
   void expect_no_handshake(const std::shared_ptr<const SecureContext>& context,
                            const std::string& why) {
     auto zero = endpoint(0);
@@ -181,7 +182,7 @@ class SecureEndpointTest : public testing::Test {
     stranger.hear_out();
     expect_line(*zero, HasSubstr(why));
   }
-  // A stranger without TLS that says this.
+  // A caller without TLS that sends `words`.
   void expect_no_tls(std::span<const std::byte> words, const std::string& why) {
     auto zero = endpoint(0);
     Stranger stranger(zero->port());
@@ -189,7 +190,7 @@ class SecureEndpointTest : public testing::Test {
     stranger.hear_out();
     expect_line(*zero, HasSubstr(why));
   }
-  // A stranger of ours, as far as TLS goes, that then says this.
+  // A caller that passes the TLS handshake, and then sends `words`.
   void expect_refused(std::span<const std::byte> words, const std::string& why) {
     auto zero = endpoint(0);
     Stranger stranger(zero->port(), peer_context());
@@ -268,8 +269,8 @@ TEST_F(SecureEndpointTest, LastWordsAreHeard) {
   EXPECT_FALSE(zero->close(soon()));
 }
 
-// Whoever sits on the way can end a connection, but cannot say goodbye; nor does the end of TLS say
-// it for the rank.
+// An attacker on the path can end a connection, but cannot say goodbye; nor does the end of TLS
+// count as the goodbye of the rank.
 TEST_F(SecureEndpointTest, AnEndWithoutAGoodbyeIsALoss) {
   for (const bool end_of_tls : {false, true}) {
     auto zero = endpoint(0);
@@ -303,7 +304,7 @@ TEST_F(SecureEndpointTest, AChangedByteLosesThePeer) {
   auto zero = endpoint(0);
   Stranger one(zero->port(), peer_context());
   introduce(one, *zero);
-  // A record of 20 bytes that nobody with the keys has sealed.
+  // A record of 20 bytes that no holder of the keys has sealed.
   std::vector<std::byte> record(25, std::byte{7});
   const std::array<int, 5> head = {23, 3, 3, 0, 20};
   std::transform(head.begin(), head.end(), record.begin(),
@@ -314,7 +315,7 @@ TEST_F(SecureEndpointTest, AChangedByteLosesThePeer) {
   EXPECT_THAT(received.error().message, HasSubstr("its TLS is broken"));
 }
 
-// --- Strangers ----------------------------------------------------------------------------------
+// --- Callers without valid credentials ----------------------------------------------------------
 
 TEST_F(SecureEndpointTest, AnExpiredCertificateIsRefused) {
   const Credentials old = *authority_.issue("lima", {now_ - hours(48), now_ - hours(24)});
@@ -324,7 +325,7 @@ TEST_F(SecureEndpointTest, AnExpiredCertificateIsRefused) {
 TEST_F(SecureEndpointTest, ACertificateOfAnotherAuthorityIsRefused) {
   const trust::Authority other = *trust::Authority::create(now_);
   const Credentials foreign = *other.issue("host-1", trust::host_validity(now_));
-  // A stranger looks at our certificate first and gives up, as an Endpoint would: see below.
+  // This caller checks our certificate first and gives up, as an Endpoint would: see below.
   expect_no_handshake(*SecureContext::create(foreign), "it refused this host: unknown CA");
   lines_.clear();
   // One that believes us, but shows a foreign certificate.
@@ -386,7 +387,7 @@ TEST_F(SecureEndpointTest, GarbageInsideOfTlsIsRefused) {
 }
 
 // In the handshake of TLS, before it, and after it: the deadline is one for all of them.
-TEST_F(SecureEndpointTest, ASlowStrangerIsShownTheDoor) {
+TEST_F(SecureEndpointTest, ASlowUnauthenticatedConnectionIsClosed) {
   for (const std::string where : {"before", "during", "after"}) {
     lines_.clear();
     auto zero = endpoint(0, {300'000'000});

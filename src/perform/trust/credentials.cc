@@ -45,7 +45,7 @@ int no_passphrase(char*, int, int, void*) { return -1; }
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// A line that is no name may be one that was meant to keep somebody out.
+// Fails on a line that is no name: it may have been meant to keep a host out.
 Result<std::set<std::string>> read_refused(const std::string& directory) {
   std::set<std::string> names;
   const std::string path = refused_path(directory);
@@ -226,7 +226,7 @@ std::string expiry_warning(const CertificateFacts& facts, WallTime now) {
   const auto hours = std::chrono::floor<std::chrono::hours>(left).count();
   return fmt::format(
       "the certificate of \"{}\" expires on {}, in {}; a run that loses a rank after "
-      "that cannot go on. To renew it, also during a run: {}",
+      "that cannot continue. To renew it, also during a run: {}",
       facts.name, date(facts.expires),
       days > 1 ? fmt::format("{} days", days) : fmt::format("{} h", hours), kHowToRenew);
 }
@@ -292,7 +292,7 @@ Result<std::string> read_secret(const std::string& path) {
   close(fd);
   if (!safe) {
     return unusable(fmt::format("{}: others than this user can read or have written it", path),
-                    "chmod 600, if nobody has read it; else new credentials");
+                    "chmod 600, if no other user has read it; else new credentials");
   }
   if (got < 0) return fail(error);
   text.resize(static_cast<size_t>(got));

@@ -39,7 +39,7 @@ Result<std::optional<std::span<const std::byte>>> body(std::span<const std::byte
   if (length < least || length > kBodyMax)
     return failed(
         fmt::format("a message of {} bytes where {} to {} are allowed", length, least, kBodyMax));
-  if (bytes.size() - 4 > length) return failed("it went on after its message");
+  if (bytes.size() - 4 > length) return failed("it sent more after its message");
   if (bytes.size() - 4 < length) return std::nullopt;
   return bytes.subspan(4, length);
 }

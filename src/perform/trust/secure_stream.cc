@@ -12,10 +12,10 @@ using detail::openssl_reason;
 
 namespace {
 
-constexpr size_t kStrangerInput = 4 * 1024;
+constexpr size_t kUnauthenticatedInput = 4 * 1024;
 constexpr size_t kPeerInput = 64 * 1024;
-constexpr size_t kStrangeMax = 32 * 1024;  // bytes of a handshake
-constexpr size_t kChainMax = 16 * 1024;    // bytes of certificates
+constexpr size_t kUnauthenticatedMax = 32 * 1024;  // bytes of a handshake
+constexpr size_t kChainMax = 16 * 1024;            // bytes of certificates
 constexpr size_t kRecordMax = 16 * 1024;
 constexpr const char* kCiphers =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
@@ -208,7 +208,9 @@ Result<std::shared_ptr<const SecureContext>> SecureContext::for_joiner(std::stri
 // --- The stream ---------------------------------------------------------------------------------
 
 SecureStream::SecureStream(std::shared_ptr<const SecureContext> context, Role role)
-    : context_(std::move(context)), session_(std::make_unique<Session>()), input_(kStrangerInput) {
+    : context_(std::move(context)),
+      session_(std::make_unique<Session>()),
+      input_(kUnauthenticatedInput) {
   session_->ssl.reset(SSL_new(context_->state_->context.get()));
   SSL* ssl = session_->ssl.get();
   CHECK(ssl, "no memory for a TLS connection");
@@ -233,7 +235,7 @@ std::span<std::byte> SecureStream::space() {
 void SecureStream::commit(size_t bytes) {
   CHECK(bytes <= input_.size(), "{} bytes committed where {} fit", bytes, input_.size());
   committed_ = bytes;
-  if (!ready_) strange_ += bytes;
+  if (!ready_) unauthenticated_bytes_ += bytes;
 }
 
 void SecureStream::widen() {
@@ -241,9 +243,9 @@ void SecureStream::widen() {
 }
 
 Result<bool> SecureStream::shake_hands() {
-  if (strange_ > kStrangeMax) {
+  if (unauthenticated_bytes_ > kUnauthenticatedMax) {
     failure_ = Error{ErrorCode::kFailed,
-                     fmt::format("its TLS handshake is longer than {} bytes", kStrangeMax),
+                     fmt::format("its TLS handshake is longer than {} bytes", kUnauthenticatedMax),
                      {},
                      {}};
     return fail(*failure_);
@@ -297,7 +299,7 @@ bool says_damage(int alert) {
   }
 }
 
-// What a failed handshake, or a record that nobody could have sent, means to people.
+// Explains to people a failed handshake, or a record that no holder of the keys can have sent.
 Error in_words(unsigned long code) {
   const auto error = [](std::string words, std::string hint = {}) {
     return Error{ErrorCode::kFailed, std::move(words), {}, std::move(hint)};
@@ -350,7 +352,7 @@ const Error& SecureStream::explain(int result) {
 
 void SecureStream::seal(std::span<const std::byte> plain) {
   CHECK(ready_, "sealed before the handshake was over");
-  if (failure_ || said_end_) return;  // nobody would read it; the reader ends the connection
+  if (failure_ || said_end_) return;  // the peer would not read it; our reader ends the connection
   output_.reserve(output_.size() + plain.size() + 32 * (plain.size() / kRecordMax + 1));
   while (!plain.empty()) {
     ERR_clear_error();

@@ -2,7 +2,7 @@
 //
 // Bytes of the network go in through space() and commit(), and come out as plain bytes through
 // open(). Plain bytes go in through seal(), and what the network should carry comes out through
-// take(). Whoever owns the socket decides when: nothing here waits.
+// take(). The owner of the socket decides when: nothing here waits.
 //
 //   SecureStream stream(context, SecureStream::Role::kDials);
 //   send(stream.take());                       // its first words
@@ -10,8 +10,8 @@
 //   while (size_t n = TRY(stream.open(to))) ... // 0: more must come
 //   if (stream.ready()) stream.seal(hello);
 //
-// Both sides show a certificate of one authority (credentials.h). The end is said and heard
-// (say_end(), heard_end()): a stream that ends without is cut, by whoever sits on the way.
+// Both sides show a certificate of one authority (credentials.h). The end is announced (say_end(),
+// heard_end()): a stream that ends without it was cut, perhaps by an attacker on the path.
 //
 // Memory: before the handshake is over, 4 KiB of input and what OpenSSL keeps, about 40 KiB in all;
 // at most 32 KiB of handshake are read. After widen() 64 KiB of input. Output is what was sealed
@@ -79,7 +79,7 @@ class SecureStream {
   // What the network should carry next; `into` lends its memory.
   void take(std::vector<std::byte>& into);
 
-  // After so many bytes; 64 GiB unless said. The limit of RFC 8446 (5.5) lies at 2^24.5 records.
+  // Renews the keys after `bytes`; default 64 GiB. The limit of RFC 8446 (5.5) is 2^24.5 records.
   void renew_keys_every(uint64_t bytes) { renew_after_ = bytes; }
 
   // From now on it may read as much at once as the network gives.
@@ -98,10 +98,10 @@ class SecureStream {
   struct Session;
   std::unique_ptr<Session> session_;
   std::vector<std::byte> input_;
-  size_t opened_ = 0;     // of the input
-  size_t committed_ = 0;  // of the input
-  size_t strange_ = 0;    // bytes that came before ready
-  uint64_t sealed_ = 0;   // bytes since the keys are in use
+  size_t opened_ = 0;                 // of the input
+  size_t committed_ = 0;              // of the input
+  size_t unauthenticated_bytes_ = 0;  // bytes that came before ready
+  uint64_t sealed_ = 0;               // bytes since the keys are in use
   uint64_t renew_after_ = uint64_t{64} << 30;
   std::vector<std::byte> output_;
   std::string objection_;  // to the other side's certificate

@@ -11,7 +11,7 @@ void outer_step(const OuterStep& step, std::span<const float> mean, const OuterS
         "an outer step of {} numbers for {} and {}", mean.size(), state.anchor.size(),
         parameters.size());
   if (state.momentum.empty()) {
-    CHECK(step.momentum == 0, "a momentum of {} that nobody keeps", step.momentum);
+    CHECK(step.momentum == 0, "a momentum of {} that is not kept", step.momentum);
     const auto rate = static_cast<float>(step.rate);
     for (size_t i = 0; i < mean.size(); ++i) state.anchor[i] -= rate * mean[i];
   } else {

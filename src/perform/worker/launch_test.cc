@@ -1,4 +1,4 @@
-// Real processes: launch() with the tombolo-worker that was built beside this test program.
+// Real processes: launch() with the tombolo-worker that was built next to this test program.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ class Launching : public ::testing::Test {
   std::string log_;
 };
 
-// A port that is free now; nobody else is told about it.
+// A port that is free now; it is not reserved.
 uint16_t free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -235,7 +235,7 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
     }
     last = progress.step;
     if (when.ns > 0) longest = std::max(longest, clock_.now() - std::exchange(when, {}));
-    // One at a time: whoever is told of many steps at once would kill both replicas of a stage.
+    // One at a time: reports of many steps at once would kill both replicas of a stage.
     if (killed == kills || killed > heard || random.below(4) > 0) return;
     ++killed;
     at_kill = progress.step;
@@ -259,7 +259,7 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
 
 // A process that is stopped keeps its connections; its lease ends.
 TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
-  // So many that the last of them are not over when this process hears of the fifth.
+  // Enough steps that the last ones are not done yet when this process is told of the fifth.
   const plan::Plan plan = plan_with_checkpoints(2, 100, 10);
   options_.restarts = 1;
   options_.terms = *run::lease_terms(Seconds{3}, Seconds{15});
@@ -298,7 +298,7 @@ TEST_F(Launching, AShortSilenceCostsNoEpoch) {
   EXPECT_EQ(summary->restarts, 0);
 }
 
-// Its state is left while it still computes, and nobody waits for the kernel.
+// Its state is left while it still computes, and no process waits for the kernel.
 TEST_F(Launching, ASurvivorInALongKernelKeepsItsState) {
   const plan::Plan plan =
       make_test_plan({.stages = 1, .microbatches = 1, .replicas = 2, .steps = 2, .forward = "6 s"});
@@ -315,8 +315,8 @@ TEST_F(Launching, ASurvivorInALongKernelKeepsItsState) {
   EXPECT_THAT(notes, HasSubstr("killed by signal 9 (Killed); starting again after step 1"));
 }
 
-// Rank 1 is what an epoch before left over: it has the token, which is the same for all epochs
-// where somebody chose it, and the seat. Rank 0 finds out when they link.
+// Rank 1 is left over from an earlier epoch: it has the token, which is the same for all epochs if
+// a person chose it, and the rank. Rank 0 finds out when they link.
 TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
   const link::Token token = *link::Token::parse("00112233445566778899aabbccddeeff");
   options_.rendezvous = run::Rendezvous{.at = {"127.0.0.1", free_port()}, .token = token};
@@ -355,7 +355,7 @@ TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
   EXPECT_THAT(summary.error().text(), HasSubstr("it is in membership epoch 1, this rank in 0"));
 }
 
-// Each says that it is called where nobody listens; this process reaches both.
+// Each gives an address where no process listens; this process reaches both.
 TEST_F(Launching, RanksThatCannotReachEachOtherMeetAtTheLauncher) {
   options_.advertise = "127.0.0.1:1";
   std::string notes;
@@ -368,7 +368,8 @@ TEST_F(Launching, RanksThatCannotReachEachOtherMeetAtTheLauncher) {
   EXPECT_THAT(notes, HasSubstr("their link goes through this host"));
 }
 
-// Between its last word and its end: nobody asks for a lease any more.
+// Rank 1 is suspended at the last step. After its last message it renews no lease, so the deadline
+// for the end finds it; before that its lease does.
 TEST_F(Launching, AWorkerThatDoesNotEndIsLost) {
   options_.restarts = 5;  // on a busy machine the others may be late, too
   options_.end_max = SimDuration{4'000'000'000};
@@ -499,8 +500,8 @@ TEST_F(Launching, AFullDiskIsReportedByTheRankThatMetIt) {
   EXPECT_THAT(notes, ::testing::AllOf(
                          HasSubstr("cannot write it: File too large"),
                          HasSubstr(folder_ + "/checkpoints/step-00000002"),
-                         HasSubstr("training goes on without the checkpoint of step 2; there is "
-                                   "none to go on from yet")));
+                         HasSubstr("training continues without the checkpoint of step 2; there is "
+                                   "none to resume from yet")));
   ASSERT_FALSE(summary) << "the last one is not to be missed";
   EXPECT_EQ(summary.error().exit_code(), 2) << summary.error().text();
   EXPECT_THAT(summary.error().text(), HasSubstr("while writing the checkpoint of step 4"));
@@ -528,7 +529,7 @@ TEST_F(Launching, AnInterruptedRunStopsInOrder) {
   bool interrupted = false;
   options_.on_progress = [&](const observe::Progress&) {
     if (interrupted) return;
-    // Ranks write while they go on.
+    // Ranks write while they train.
     const auto found = state::latest_checkpoint(folder_ + "/checkpoints");
     interrupted = found && *found;
     if (interrupted) raise(SIGINT);
@@ -555,7 +556,7 @@ TEST_F(Launching, AStrangerAtTheControlPortIsRefusedAndTheRunGoesOn) {
     constexpr std::string_view kGarbage = "GET / HTTP/1.1\r\n\r\n";
     ASSERT_EQ(write(stranger, kGarbage.data(), kGarbage.size()), ssize_t(kGarbage.size()));
     char byte = 0;
-    while (read(stranger, &byte, 1) > 0) {  // until it was shown the door
+    while (read(stranger, &byte, 1) > 0) {  // until it is disconnected
     }
   };
   const auto summary = run::launch(make_test_plan({.steps = 5}), options_, clock_);

@@ -20,7 +20,7 @@
 namespace tombolo::worker {
 namespace {
 
-// Of the user that this process runs as, whatever the modes of folders say.
+// Whether the peer runs as the same user as this process, whatever the modes of folders allow.
 bool is_of_this_user(int socket) {
   ucred other{};
   socklen_t size = sizeof other;
@@ -33,14 +33,15 @@ Result<int> listen_at(const std::string& path) {
   if (path.empty() || path.size() >= sizeof at.sun_path)
     return unusable(fmt::format("\"{}\": no path for a socket", path), "one of up to 107 bytes");
   path.copy(at.sun_path, path.size());
-  const int door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   struct stat before {};
   if (lstat(path.c_str(), &before) == 0 && S_ISSOCK(before.st_mode)) unlink(path.c_str());
-  const bool bound = door >= 0 && bind(door, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
-                     chmod(path.c_str(), S_IRUSR | S_IWUSR) == 0 && ::listen(door, 1) == 0;
-  if (bound) return door;
+  const bool bound = listener >= 0 &&
+                     bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
+                     chmod(path.c_str(), S_IRUSR | S_IWUSR) == 0 && ::listen(listener, 1) == 0;
+  if (bound) return listener;
   const int error = errno;
-  if (door >= 0) ::close(door);
+  if (listener >= 0) ::close(listener);
   return unusable(fmt::format("{}: no socket for prompts: {}", path, std::strerror(error)),
                   "a path in a folder that can be written");
 }
@@ -48,19 +49,19 @@ Result<int> listen_at(const std::string& path) {
 class PromptFiller final : public stage::Filler {
  public:
   PromptFiller(std::unique_ptr<generate::Shard> shard, const generate::EngineLimits& limits,
-               std::string path, int door, handover::HostServices host, PromptGaps gaps,
+               std::string path, int listener, handover::HostServices host, PromptGaps gaps,
                std::optional<ShardRing> ring)
       : shard_(std::move(shard)),
         limits_(limits),
         path_(std::move(path)),
-        door_(door),
+        listener_(listener),
         host_(std::move(host)),
         gaps_(gaps),
         ring_(std::move(ring)) {
     if (ring_) limits_.layers_counted = ring_->layers_max(shard_->facts().model);
   }
   ~PromptFiller() override {
-    ::close(door_);
+    ::close(listener_);
     unlink(path_.c_str());
   }
 
@@ -78,14 +79,14 @@ class PromptFiller final : public stage::Filler {
   std::optional<transport::Endpoint::Awaited> awaited() const override {
     return ring_ ? std::optional(ring_->awaited()) : std::nullopt;
   }
-  // What is of a front that has left is dropped.
+  // Messages for a front that has left are dropped.
   Status take(const link::Payload& message) override {
     return front_ ? front_->arrive(message) : Status{};
   }
 
  private:
   void accept_one() {
-    const int socket = accept4(door_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return;
     if (!is_of_this_user(socket)) {
       ::close(socket);
@@ -102,7 +103,7 @@ class PromptFiller final : public stage::Filler {
   std::unique_ptr<generate::Shard> shard_;
   generate::EngineLimits limits_;
   std::string path_;
-  int door_;
+  int listener_;
   const handover::HostServices host_;
   PromptGaps gaps_;
   std::optional<ShardRing> ring_;
@@ -111,7 +112,7 @@ class PromptFiller final : public stage::Filler {
 };
 
 #ifdef TOMBOLO_TORCH
-// Only what the slice has is read.
+// Reads only the slice's part of the weights.
 Result<std::unique_ptr<generate::Shard>> load(const PromptOptions& options,
                                               const std::optional<ShardRing>& ring = {}) {
   const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.weights));
@@ -137,9 +138,9 @@ void compute_with(int64_t) {}
 
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
                      handover::HostServices host) {
-  PromptDoor door(shard, limits, socket, std::move(host));
-  while (TRY(door.listen(true))) {
-    if (!door.idle()) door.do_layer();
+  PromptDoor listener(shard, limits, socket, std::move(host));
+  while (TRY(listener.listen(true))) {
+    if (!listener.idle()) listener.do_layer();
   }
   return {};
 }
@@ -177,9 +178,9 @@ Result<std::unique_ptr<stage::Filler>> prompt_filler(std::unique_ptr<generate::S
     return std::make_unique<ShardFiller>(std::move(shard), limits.kv_bytes, std::move(*ring),
                                          std::move(host));
   }
-  const int door = TRY(listen_at(path));
-  return std::make_unique<PromptFiller>(std::move(shard), limits, path, door, std::move(host), gaps,
-                                        std::move(ring));
+  const int listener = TRY(listen_at(path));
+  return std::make_unique<PromptFiller>(std::move(shard), limits, path, listener, std::move(host),
+                                        gaps, std::move(ring));
 }
 
 Result<std::unique_ptr<stage::Filler>> prompt_filler(const PromptOptions& options,

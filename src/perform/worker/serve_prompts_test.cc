@@ -75,7 +75,7 @@ TEST_F(ServedPrompts, AnswersUntilTheOtherEndCloses) {
   EXPECT_EQ(end.id, 5);
 }
 
-// An answer under way or none: whoever asks hears that somebody is there.
+// The worker answers a heartbeat, whether it computes an answer or not.
 TEST_F(ServedPrompts, GivesASignOfLife) {
   say(FrontMessage{.kind = FrontWord::kBeat});
   EXPECT_EQ(hear().kind, WorkerWord::kBeat);
@@ -152,7 +152,7 @@ class PromptsInGaps : public FolderTest {
 
 // Layer by layer, and only where one fits.
 TEST_F(PromptsInGaps, AreAnsweredALayerAtATime) {
-  EXPECT_FALSE(fill());  // nobody is there
+  EXPECT_FALSE(fill());  // no front is connected
   const int front = connect_to(path_);
   EXPECT_FALSE(fill());
   EXPECT_THAT(hear_from(front), HasSubstr("\"ready\""));
@@ -180,23 +180,23 @@ TEST(PromptsInForeseenGaps, AreRefusedWhereNoWindowIsThereInTime) {
   windows.ends(1, kForward, {0});
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  PromptDoor door(shard, {}, ends[1], handover::HostServices{clock},
-                  {.windows = &windows, .within = {11'500}});
+  PromptDoor listener(shard, {}, ends[1], handover::HostServices{clock},
+                      {.windows = &windows, .within = {11'500}});
   const auto ask = [&](int64_t id, bool flex = false) {
     say_to(ends[0],
            to_line(FrontMessage{.request = {.id = id, .tokens = {3, 4}, .flex = flex}}) + "\n");
-    EXPECT_TRUE(door.listen(false).value());
+    EXPECT_TRUE(listener.listen(false).value());
     return hear_from(ends[0]);
   };
-  EXPECT_THAT(ask(1), HasSubstr("\"admitted\""));  // nobody knows how long a layer takes
-  door.do_layer();  // now it is known: 1,000 of the 2,000 of this window are left
+  EXPECT_THAT(ask(1), HasSubstr("\"admitted\""));  // no layer has been timed yet
+  listener.do_layer();  // now it is known: 1,000 of the 2,000 of this window are left
   // The first prompt's pass, counted whole, takes this window and one of the next, then come three.
   const std::string refused = ask(2);
   EXPECT_THAT(refused, HasSubstr("\"refused\""));
   EXPECT_THAT(refused, HasSubstr("\"busy\""));
   EXPECT_THAT(refused, HasSubstr("the gaps of training"));
-  door.do_layer();
-  door.do_layer();  // the first is answered
+  listener.do_layer();
+  listener.do_layer();  // the first is answered
   windows.begins(2, kForward, {3'000});
   windows.ends(2, kForward, {11'000});
   clock.advance({8'000});

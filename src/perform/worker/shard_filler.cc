@@ -18,7 +18,7 @@ Status ShardFiller::take(const link::Payload& bytes) {
   if (message.word == ShardWord::kDropAll) sender_.reset();
   TRY(layers_.take(std::move(message), to_next()));
   for (generate::HandedOver& prompt : layers_.take_handed_over()) {
-    if (!sender_) return failed("a prompt is handed over, and nobody has said to whom");
+    if (!sender_) return failed("a prompt is handed over, and its receiver is not known");
     sender_->give(std::move(prompt));
   }
   return {};
@@ -32,7 +32,7 @@ Status ShardFiller::call_decode_worker(ShardMessage message) {
   return {};
 }
 
-// That it is lost the first rank tells the front, which has what was under way.
+// If it is lost the first rank tells the front, which knows what was under way.
 void ShardFiller::hear_sender() {
   if (!sender_) return;
   const handover::CacheSender::News news = sender_->news();

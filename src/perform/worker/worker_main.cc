@@ -1,5 +1,5 @@
 // tombolo-worker: one rank of a run, one stage of a profile or the operators of its layers, one rank of a roofline, or
-// who answers prompts. Started by `tombolo train`, `profile`, `roofline` and `prefill`, hardly ever by hand.
+// a server of prompts. Started by `tombolo train`, `profile`, `roofline` and `prefill`, hardly ever by hand.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ struct Arguments {
   double join_timeout = 60;
   double lease = tombolo::seconds(control::LeaseTerms{}.floor).value;
   double grace = tombolo::seconds(control::LeaseTerms{}.ceiling).value;
-  int32_t parent = 0;  // 0: it does not end with who started it
+  int32_t parent = 0;  // 0: it outlives its parent
   std::string plan;
   int32_t stage = 0;
   double seconds = 10;
@@ -48,7 +48,7 @@ struct Arguments {
   generate::DecodePlace decode;
 };
 
-// What the session needs beside the command line: the token and the islands it is in.
+// What the session needs in addition to the command line: the token and the islands it is in.
 Status complete(Arguments& arguments) {
   run::RankSessionOptions& session = arguments.session;
   session.launcher =
@@ -75,7 +75,7 @@ Status complete(Arguments& arguments) {
   return {};
 }
 
-// Where this rank is one that answers prompts. `windows` outlives the session.
+// If this rank answers prompts. `windows` outlives the session.
 Status prepare_prompts(run::RankSessionOptions& session,
                        std::optional<prefill::RankWindows>& windows, Threads& clock) {
   const auto prompts = TRY(join::prompts_of_environment());
@@ -110,14 +110,14 @@ Status prepare_prompts(run::RankSessionOptions& session,
   return {};
 }
 
-// mpirun says SIGTERM to all ranks at once, and kills them as soon as one of them has ended. Rank 0
-// shall have the time to stop the run in order, so this rank waits a second for its word.
+// mpirun sends SIGTERM to all ranks at once, and kills them as soon as one of them has ended. To give rank 0 the time
+// to stop the run in order, this rank waits a second for its Stop.
 void on_terminate(int) { alarm(1); }
 void on_alarm(int) { _exit(128 + SIGTERM); }
 
 run::RankEnd run(Arguments& arguments) {
-  // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
-  // A parent that was gone before this process could ask for the signal sends none.
+  // A worker that lost its parent has no work left; and ^C is handled by the launcher. The check of getppid() covers a
+  // parent that was gone before prctl() asked for the signal.
   if (arguments.parent > 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (arguments.parent > 0 && getppid() != arguments.parent) raise(SIGKILL);
   signal(SIGINT, SIG_IGN);
@@ -130,7 +130,7 @@ run::RankEnd run(Arguments& arguments) {
   session.log = [rank = session.rank](const std::string& line) {
     std::cerr << fmt::format("rank {}: {}\n", rank, line);  // fmt::print throws without a terminal
   };
-  // From then on it ends by itself when the launcher does, and leaves its state before.
+  // From then on it exits on its own after the launcher, because it leaves its state first.
   session.on_joined = [] { prctl(PR_SET_PDEATHSIG, 0); };
   SystemClock clock;
   std::optional<prefill::RankWindows> windows;
@@ -183,7 +183,7 @@ Status answer_prompts(Arguments& arguments) {
   return serve_prompts(arguments.prompts, STDOUT_FILENO, handover::HostServices{clock});
 }
 
-// Standard output hears once that it listens.
+// Writes to standard output once it listens.
 Status decode_prompts(Arguments& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGINT, SIG_IGN);  // ^C is its parent's to answer
@@ -268,7 +268,8 @@ int main(int argc, char** argv) {
   run_command->add_option("--credentials", session.security.credentials,
                           "folder with certificates: TLS to all others");
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
-  run_command->add_flag("--no-inbound", session.at.no_inbound, "nobody can call this rank");
+  run_command->add_flag("--no-inbound", session.at.no_inbound,
+                        "no other rank can connect to this one");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
       ->check(CLI::Range(0.1, 86400.0 * 1000));
   run_command->add_option("--lease", arguments.lease, "seconds, the shortest lease")

@@ -57,7 +57,7 @@ void AstraMemory::ask_pool(const Access& access) {
                     text(first, common_.npu_of(other)), text(node, common_.npu_of(access.rank))),
         {},
         "all NPUs load or store the same amount at the same time; MEMORY_POOL serves "
-        "each by itself"};
+        "each separately"};
     return;
   }
   if (++transfer.asked < common_.ranks()) return;
@@ -73,7 +73,7 @@ void AstraMemory::ask_pool(const Access& access) {
 
 void AstraMemory::free(int32_t memory) {
   const auto busy = busy_.find(memory);
-  CHECK(busy != busy_.end(), "memory {} served nobody", memory);
+  CHECK(busy != busy_.end(), "memory {} served no request", memory);
   if (busy->second.empty()) {
     busy_.erase(busy);
     return;

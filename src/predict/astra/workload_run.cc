@@ -149,7 +149,7 @@ class Run {
         astra::run_classes(topology_, settings_, programs, options_.machine, std::move(*classes)));
     if (!answer) {
       out_.not_collapsed = options_.machine.law == NetworkLaw::kFluid
-                               ? "messages of ranks that are alike share links unlike one another"
+                               ? "messages of ranks that are alike share links differently"
                                : "members of one class do not end a collective together";
       return false;
     }

@@ -14,7 +14,7 @@ Configuration stage_configuration(Configuration c, int64_t tensor, bool across) 
   CHECK(tensor >= 1, "a stage on {} devices", tensor);
   c.tensor = tensor;
   c.stages_of_rank = c.virtual_stages;
-  c.virtual_stages = 1;  // each of a rank's stages is priced by itself
+  c.virtual_stages = 1;  // each of a rank's stages is priced separately
   if (!across) return c;
   c.pipeline = 2;
   c.sequence_parallel = c.sequence_parallel && tensor > 1;
@@ -27,7 +27,7 @@ Configuration stage_configuration(const Configuration& of_all, const plan::Plan&
       stage_configuration(of_all, plan.parallelism.tensor_at(plan.position_of(stage)), across);
   if (c.zero == 0 || !plan.replicas_lie_apart(stage)) return c;
   const int64_t sharing = plan.replicas_that_shard(stage);
-  CHECK(sharing >= 1, "ZeRO among unlike numbers of replicas of stage {}", stage);
+  CHECK(sharing >= 1, "ZeRO among different numbers of replicas of stage {}", stage);
   c.global_batch = c.global_batch / c.data * sharing;
   c.data = sharing;
   return c;
@@ -160,9 +160,10 @@ Status check_pipeline(const plan::Plan& plan, const std::string& file) {
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
   if (plan.parallelism.virtual_stages == 1) return {};
-  const char* why = plan.cluster.datacenters.size() > 1          ? "stages in several datacenters"
-                    : !plan.parallelism.tensor_per_stage.empty() ? "stages of unlike tensor degrees"
-                                                                 : "unlike numbers of microbatches";
+  const char* why = plan.cluster.datacenters.size() > 1 ? "stages in several datacenters"
+                    : !plan.parallelism.tensor_per_stage.empty()
+                        ? "stages of different tensor degrees"
+                        : "different numbers of microbatches";
   return unusable(
       fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for {}, has one "
                   "stage per rank",

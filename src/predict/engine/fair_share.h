@@ -1,7 +1,7 @@
 // Max-min fair sharing of links between flows.
 //
 // Rates grow together, in proportion to the flows' weights, until a link is full or a flow reaches
-// its cap; flows that cross the full link stop there, the others grow on. The result is the only
+// its cap; flows that cross the full link stop there, the others continue. The result is the only
 // allocation in which no flow can gain without taking from one that is no better off (rate /
 // weight). A flow may load a link with a share of its rate: progressive filling stays the same.
 // Law: Bertsekas & Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling). Holds for

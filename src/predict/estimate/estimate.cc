@@ -42,13 +42,13 @@ Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
     return unusable(fmt::format("{}: cluster: {} datacenters; the law rail-only knows one network "
                                 "for all devices",
                                 job.file, job.cluster.datacenters.size()),
-                    "one [[cluster.datacenter]], or the law tombolo, which prices each by itself");
+                    "one [[cluster.datacenter]], or the law tombolo, which prices each separately");
   }
   if (!p.tensor_per_stage.empty()) {
     return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: the law rail-only knows "
                                 "one tensor degree",
                                 job.file, fmt::join(p.tensor_per_stage, ", ")),
-                    "tensor = 8 for all stages, or the law tombolo, which prices each by itself");
+                    "tensor = 8 for all stages, or the law tombolo, which prices each separately");
   }
   return {};
 }
@@ -188,7 +188,7 @@ void note_schedule(const plan::Job& job, std::vector<std::string>& notes) {
         "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", to_name(schedule)));
   }
   if (job.parallelism.sharing == layout::Sharing::kTemporal) {
-    notes.push_back("left out: sharing = \"temporal\"; in the law every pipeline sends by itself");
+    notes.push_back("left out: sharing = \"temporal\"; in the law every pipeline sends separately");
   }
 }
 
@@ -210,8 +210,8 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
 
-// Sums of gradients over a WAN overlap with passes and with each other, and not all of them come in
-// every iteration. That has no closed form: it is played. Nothing where there are none.
+// Gradient exchanges over a WAN overlap with passes and with each other, and not all of them happen
+// in every iteration. That has no closed form, so it is simulated. Nothing where there are none.
 Result<std::optional<Seconds>> play_exchange(const plan::Plan& plan) {
   if (!plan.exchanges_gradients()) return std::nullopt;
   return std::optional(seconds(TRY(sim::iteration_time(plan))));
@@ -343,7 +343,7 @@ Result<Estimate> estimate(const plan::Job& asked, cost::Law law, bool with_band)
   if (law == cost::Law::kTombolo && !job.constants.empty() &&
       job.constants != cost::constants_digest()) {
     e.notes.push_back(
-        "the Plan was priced with other constants than this version has: priced anew, so tombolo "
+        "the Plan was priced with other constants than this version has: priced again, so tombolo "
         "simulate, "
         "which plays what the Plan says, may differ");
   }

@@ -193,7 +193,7 @@ void add_ports(std::vector<FailureCase>& rows, FailedPart part, Fabric fabric, c
 
   FailureCase without = row;
   without.spare = "nothing";
-  without.remedy = "go on without the GPUs behind it";
+  without.remedy = "continue without the GPUs behind it";
   without.claim = Claim::kPaper;
   without.note = "the paper: they become unavailable, in either fabric";
   without.gpus_out = lost.gpus();

@@ -149,7 +149,7 @@ TEST(FabricFailure, says_what_the_paper_says) {
   EXPECT_EQ(rows_of(FailedPart::kGpu), rows_of(FailedPart::kServer));
   // "GPUs connected to the failed switch or link will become unavailable for either network".
   for (const Fabric fabric : {Fabric::kRailOptimized, Fabric::kRailOnly}) {
-    const FailureCase link = find(dgx, FailedPart::kLink, fabric, "go on without");
+    const FailureCase link = find(dgx, FailedPart::kLink, fabric, "continue without");
     EXPECT_EQ(link.gpus_out, 1);
     EXPECT_FALSE(link.all_gather.has_value());
   }

@@ -54,11 +54,11 @@ class Watcher {
 };
 Execution interpret_sound(const graph::Graphs& graphs, const Channels& channels, Watcher& watcher);
 
-// The same graph `times` times in a row: a rank starts the next iteration when the nodes that no other
-// node on it waits for (its update) are done, or as its carried_deps say. Node ids, tags and priorities
-// continue upwards, names repeat. A node for which leaves_out(node, iteration) is true takes no time
-// and no bytes in that iteration (iterations count from 1). Sound graphs stay sound if all parts of a
-// message or of a collective are left out of the same iterations.
+// The same graph `times` times in a row: a rank starts the next iteration when the computations that no
+// other one on it waits for (its update) are done, or as its carried_deps say. Node ids, tags and
+// priorities continue upwards, names repeat. A node for which leaves_out(node, iteration) is true takes
+// no time and no bytes in that iteration (iterations count from 1). Sound graphs stay sound if all parts
+// of a message or of a collective are left out of the same iterations.
 using LeavesOut = std::function<bool(const graph::Node& node, int64_t iteration)>;
 graph::Graphs repeat(graph::Graphs graphs, int64_t times, const LeavesOut& leaves_out = {});
 // Iterations of different graphs one after the other, of the same ranks and the same updates: each part

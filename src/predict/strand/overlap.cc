@@ -36,7 +36,7 @@ Pace pace_of_effectiveness(double effectiveness, double error) {
 
 Pace pace_of_times(const PairTimes& t, double error) {
   CHECK(t.first > 0 && t.second > 0 && t.first_beside > 0 && t.second_beside > 0,
-        "a pair of {} and {} beside each other in {} and {}", t.first, t.second, t.first_beside,
+        "a pair of {} and {} together in {} and {}", t.first, t.second, t.first_beside,
         t.second_beside);
   const double together = std::min(t.first_beside, t.second_beside);
   return clamped({(t.first - (t.first_beside - together)) / together,

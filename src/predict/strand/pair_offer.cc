@@ -19,10 +19,10 @@ Seconds end_of(const StrandAnswer& answer, bool forward) {
 // Why no layer speaks for all, or nothing.
 std::string unlike_layers(const plan::Job& job) {
   if (job.model && job.model->experts && job.model->has_dense_layers()) {
-    return "layers with and without experts take unlike times beside each other";
+    return "layers with and without experts take different times when they run together";
   }
   if (job.model && job.model->linear_attention) {
-    return "layers with and without linear attention take unlike times beside each other";
+    return "layers with and without linear attention take different times when they run together";
   }
   const cluster::Datacenter& first = job.cluster.datacenters.front();
   for (const cluster::Datacenter& other : job.cluster.datacenters) {
@@ -30,13 +30,13 @@ std::string unlike_layers(const plan::Job& job) {
         other.scale_out == first.scale_out) {
       continue;
     }
-    return fmt::format("layers in {} and {} take unlike times beside each other", first.name,
-                       other.name);
+    return fmt::format("layers in {} and {} take different times when they run together",
+                       first.name, other.name);
   }
   return "";
 }
 
-// Parts of attention (FA0, FA1, between which keys of others come) are one operator where it is performed.
+// Parts of attention (FA0, FA1, between which other ranks' keys arrive) are one operator in a run.
 std::string performed_name(const std::string& name) {
   for (const std::string_view whole : {"FA", "bFA"}) {
     if (name.starts_with(whole)) return std::string(whole);

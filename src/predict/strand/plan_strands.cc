@@ -27,7 +27,8 @@ Status check_job(const plan::Job& job, const StrandOptions& options) {
   }
   if (options.dense && !(job.model->experts && job.model->has_dense_layers())) {
     return unusable(
-        fmt::format("{}: the model has no dense layers beside layers with experts", job.file),
+        fmt::format("{}: the model has no dense layers in addition to those with experts",
+                    job.file),
         "leave out --dense");
   }
   if (job.model->linear_attention) {
@@ -50,14 +51,14 @@ Status check_there_is_something_to_hide(const plan::Job& job, const cost::Config
   if (c.microbatches() < 2) {
     return infeasible(
         fmt::format("{}: one microbatch per pipeline: the backward pass of one needs "
-                    "the forward pass of another beside it",
+                    "the forward pass of another with it",
                     job.file),
         fmt::format("micro_batch = {} or less", std::max<int64_t>(1, c.micro_batch / 2)));
   }
   return {};
 }
 
-// On CPUs the stack is our own, which hides nothing by itself; nobody has published what overlaps.
+// On CPUs the stack is our own, which hides nothing; no published measurements say what overlaps.
 bool computes_here(const plan::Job& job) {
   return !cost::has_constants(job.cluster.datacenters[0].device);
 }
@@ -89,7 +90,8 @@ int64_t longest_of(const LayerShape& shape, const cost::LayerOperators& operator
   return std::max(counts.forward, counts.backward);
 }
 
-// Paces are shares of what is left to do: beside an operator of ages the others would be nothing.
+// Limits the layer's time: progress is kept as a share of the work left, and next to an extremely long
+// operator the shares of all others would vanish.
 Status check_duration(const plan::Job& job, const cost::LayerOperators& operators) {
   constexpr double kMost = 1e9;
   const cost::LayerTime layer = cost::layer_of(operators);
@@ -232,9 +234,8 @@ std::string refusal(const StrandAnswer& answer, const std::string& stack) {
   const double share = answer.gain.low / answer.expected_gain();
   if (over_stack * share <= 1) {
     return fmt::format(
-        "the stack {} hides as much by itself: {:.1f} us a pair, {:.1f} us with strands, within "
-        "the noise",
-        stack, 1e6 * answer.by_stack, 1e6 * answer.paired);
+        "the stack {} hides as much on its own: {} a pair, {} with strands, within the noise",
+        stack, brief(Seconds{answer.by_stack}), brief(Seconds{answer.paired}));
   }
   return "";
 }
@@ -248,14 +249,14 @@ void note_pipeline(const plan::Job& job, std::vector<std::string>& notes) {
       to_name(schedule)));
 }
 
-// Its constants know shares of what it hides, and not which operators it starts early, as the baseline
-// of strands does: where they hide little, the stack by itself is the slower of the two.
+// The stack's constants are shares of what it hides; they do not say which operators it starts early,
+// as the baseline of strands does. Where they hide little, the stack alone is the slower of the two.
 void note_baselines(const std::string& hidden, const std::string& stack, StrandAnswer& answer) {
   if (answer.by_stack <= answer.sequential || hidden.empty()) return;
   answer.notes.push_back(fmt::format(
-      "the stack by itself is slower than one after the other: it is as estimate "
+      "the stack on its own is slower than one after the other: it is as estimate "
       "counts it, and the constants of {} hide {}; one after the other, what frameworks "
-      "start early travels beside the operator after it",
+      "start early travels during the operator after it",
       stack, hidden));
 }
 

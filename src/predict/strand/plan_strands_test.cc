@@ -60,7 +60,7 @@ TEST(PlanStrands, RefusesWhatTheNoiseMayEat) {
   for (options.search.barrier = 1e-5; refused.empty(); options.search.barrier *= 1.5) {
     refused = plan_strands(job, options)->refused;
   }
-  EXPECT_THAT(refused, ::testing::HasSubstr("the stack nemo hides as much by itself"));
+  EXPECT_THAT(refused, ::testing::HasSubstr("the stack nemo hides as much on its own"));
 }
 
 // By a roofline element-wise operators of a CPU take no time, which is in the products: they end when they start.

@@ -16,7 +16,7 @@ StrandPair::StrandPair(Dag forward, Dag backward, const OverlapTable& overlap)
 
 void StrandPair::set_pace(size_t first, size_t second, Pace pace) {
   CHECK(pace.first > 0 && pace.first <= 1 && pace.second > 0 && pace.second <= 1,
-        "paces {} and {} of {} beside {}", pace.first, pace.second, (*this)[first].name,
+        "paces {} and {} of {} with {}", pace.first, pace.second, (*this)[first].name,
         (*this)[second].name);
   pace_[first * size() + second] = pace.first;
   pace_[second * size() + first] = pace.second;

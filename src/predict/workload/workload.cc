@@ -81,12 +81,12 @@ void note_what_graphs_leave_out(const plan::Job& job, const ChunkLaws& laws,
                                 std::vector<std::string>& notes) {
   if (laws.first_stands_for_unlike()) {
     notes.push_back(
-        "left out: unlike devices of replicas; every pipeline takes the times of the first");
+        "left out: different devices of replicas; every pipeline takes the times of the first");
   }
   const plan::Exchange exchange = job.exchange.value_or(plan::Exchange{});
   if (laws.shards_in_datacenters()) {
     notes.push_back(
-        "left out: datacenters that shard by themselves with ZeRO; collectives are over all "
+        "left out: datacenters that shard separately with ZeRO; collectives are over all "
         "replicas");
   }
   const bool may_lie_apart = job.cluster.datacenters.size() > 1 && job.parallelism.data > 1;

@@ -54,7 +54,7 @@ class Search {
   size_t ranks() const { return graphs_.size(); }
   static size_t at(int32_t i) { return static_cast<size_t>(i); }
 
-  // Names become numbers; groups that nobody uses are left out.
+  // Names become numbers; groups that no node uses are left out.
   Status resolve() {
     std::set<std::string> used;
     for (const graph::Graph& graph : graphs_) {
@@ -303,7 +303,7 @@ class Search {
               "data-parallel ranks sum and gather");
         }
       }
-      if (!alike) return differ(fmt::format("their nodes {} and {} are unlike", a.id, b.id));
+      if (!alike) return differ(fmt::format("their nodes {} and {} differ", a.id, b.id));
     }
     return {};
   }

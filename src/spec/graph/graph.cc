@@ -68,8 +68,9 @@ Status check_node(const Graph& graph, const Node& node, size_t ranks) {
   const std::optional<int64_t>& beside = node.details->co_executed_with;
   if (beside &&
       std::find(node.ctrl_deps.begin(), node.ctrl_deps.end(), *beside) == node.ctrl_deps.end()) {
-    return wrong(graph, node,
-                 fmt::format("it runs beside node {} and does not depend on it", *beside));
+    return wrong(
+        graph, node,
+        fmt::format("it runs concurrently with node {} and does not depend on it", *beside));
   }
   for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
     for (const int64_t id : *dependencies) {

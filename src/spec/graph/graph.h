@@ -77,7 +77,8 @@ constexpr auto enum_names(CollectiveType) {
 struct NodeDetails {
   std::string pg_name;                 // communicator group id; empty: all ranks
   std::vector<uint8_t> involved_dims;  // 1 for each dimension of the network it uses; empty: all
-  // As the file words them. Of METADATA nodes (process groups stand there); of other nodes if asked for.
+  // As the file words them. Of METADATA nodes (process groups stand there); of other nodes if asked
+  // for.
   std::vector<std::string> inputs, outputs;
   // Of a graph that is one iteration of many: ids on the same rank whose nodes must be finished in
   // the iteration before. A rank that says it anywhere begins an iteration as these say.

@@ -16,7 +16,7 @@ Result<RankNumbering> RankNumbering::make(const Parallelism& p, const std::strin
                                 "one tensor degree",
                                 file, fmt::join(p.tensor_per_stage, ", ")),
                     "tensor = 8 for all stages; tombolo estimate, traffic and simulate know stages "
-                    "of unlike degrees");
+                    "of different degrees");
   }
   const DimensionOrder order = TRY(dimension_order(p, file));
   RankNumbering n;

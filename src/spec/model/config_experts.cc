@@ -59,7 +59,7 @@ int64_t read_mlp_only_layers(Config& c) {
   return static_cast<int64_t>(layers.size());
 }
 
-// Which layers have experts: all after so many first ones, or each so many-th.
+// Which layers have experts: all after the first n, or every n-th.
 void read_which_layers(Config& c, const std::string& family, int64_t layers, Experts& e) {
   if (c.integer("moe_layer_freq", kLayersMax).value_or(1) != 1) {
     c.refuse("moe_layer_freq", "which layers have experts cannot be told");
@@ -74,12 +74,12 @@ void read_which_layers(Config& c, const std::string& family, int64_t layers, Exp
   }
   e.every = c.integer("decoder_sparse_step", kLayersMax).value_or(1);
   if (e.every > 1 && (deepseek || e.dense_layers > 0)) {
-    c.refuse("decoder_sparse_step", "cannot be counted beside dense first layers");
+    c.refuse("decoder_sparse_step", "cannot be combined with dense first layers");
   }
 }
 
-// Llama 4 has its experts in each so many-th layer, by their number or a list of them, and a shared
-// one as wide as they are; the other layers have an MLP of another width.
+// Llama 4 has its experts in every n-th layer, given by n or as a list of layers, and a shared one
+// as wide as they are; the other layers have an MLP of another width.
 void read_llama4_layers(Config& c, Model& m, Experts& e) {
   e.shared_ffn = e.ffn;
   m.ffn = c.integer("intermediate_size_mlp", kFfnMax).value_or(16384);
@@ -93,7 +93,7 @@ void read_llama4_layers(Config& c, Model& m, Experts& e) {
   Value::Array wanted;
   for (int64_t layer = e.every - 1; layer < m.layers; layer += e.every) wanted.push_back(layer);
   if (!list || wanted.empty() || *list != wanted) {
-    c.refuse("moe_layers", "only each so many-th layer may have experts");
+    c.refuse("moe_layers", "only every n-th layer may have experts");
     e.every = 1;
   }
 }
@@ -144,7 +144,7 @@ void read_experts(Config& c, const std::string& family, Model& m) {
   m.experts = e;
 }
 
-// Qwen3-Next: attention to all tokens in each so many-th layer, by its number or by layer_types.
+// Qwen3-Next: attention to all tokens in every n-th layer, given by n or by layer_types.
 void read_linear_attention(Config& c, const std::string& family, Model& m) {
   if (family != "qwen3_next") return;
   LinearAttention l;

@@ -248,7 +248,7 @@ TEST(ConfigExperts, RefuseWhatCannotBeCounted) {
   EXPECT_THAT(config_complaint(changed("\"mlp_only_layers\": []",
                                        "\"mlp_only_layers\": [0], \"decoder_sparse_step\": 2",
                                        changed("\"decoder_sparse_step\": 1,", "", kQwen3235bA22b))),
-              HasSubstr("decoder_sparse_step = 2: cannot be counted beside dense first layers"));
+              HasSubstr("decoder_sparse_step = 2: cannot be combined with dense first layers"));
   EXPECT_THAT(
       config_complaint(changed("\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2", kDeepseekV3)),
       HasSubstr("moe_layer_freq = 2"));

@@ -232,7 +232,7 @@ TEST(ConfigFamilies, ExpertsMayBeListed) {
   };
   EXPECT_EQ(read_config(listed("[15, 31, 47]")).model.experts->every, 16);
   for (const char* list : {"[0, 1, 2]", "[]", "[47, 15]", "3", "[-1]", "[\"a\"]"}) {
-    EXPECT_THAT(config_complaint(listed(list)), HasSubstr("only each so many-th layer")) << list;
+    EXPECT_THAT(config_complaint(listed(list)), HasSubstr("only every n-th layer")) << list;
   }
 }
 

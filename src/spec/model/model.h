@@ -50,8 +50,8 @@ struct Experts {
   int64_t per_token = 1;     // of them, for each token
   int64_t ffn = 0;           // width of one of them; 0 in a file: that of the model
   int64_t shared_ffn = 0;    // width of the expert that every token visits besides; 0: none
-  int64_t dense_layers = 0;  // so many first layers have an MLP of width Model::ffn instead
-  int64_t every = 1;         // and so have all but each so many-th layer (Llama 4)
+  int64_t dense_layers = 0;  // this many first layers have an MLP of width Model::ffn instead
+  int64_t every = 1;         // and so have all but every n-th layer (Llama 4)
   bool bias = false;         // in experts and router (GPT-OSS)
   bool score_bias = false;   // a number per expert, added to its score (DeepSeek-V3)
   bool shared_gate = false;  // a gate (hidden x 1) on the shared expert (Qwen2-MoE)
@@ -71,16 +71,16 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
-// In place of keys and values of all tokens a state for each head, which every token changes (the
-// gated delta rule: Yang et al. 2024, Gated Delta Networks; Qwen3-Next). A short convolution runs
-// over queries, keys and values before it, and a gate as wide as the values stands behind it.
+// Instead of keys and values of all tokens, each head has a state, which every token changes (the
+// gated delta rule: Yang et al. 2024, Gated Delta Networks; Qwen3-Next). A short convolution over
+// queries, keys and values comes before it, and a gate as wide as the values after it.
 struct LinearAttention {
   int64_t key_heads = 16;    // of queries as well
   int64_t value_heads = 32;  // each with a state of key_dim x value_dim
   int64_t key_dim = 128;     // per head
   int64_t value_dim = 128;   // per head
   int64_t kernel = 4;        // tokens that the convolution sees
-  int64_t every = 4;         // each so many-th layer attends to all tokens instead
+  int64_t every = 4;         // every n-th layer attends to all tokens instead
 
   int64_t key_width() const { return key_heads * key_dim; }
   int64_t value_width() const { return value_heads * value_dim; }
@@ -119,7 +119,7 @@ struct Model {
   bool tied_embeddings = false;  // the head is the transposed token embedding
   double rope_theta = 10000;
   double norm_epsilon = 1e-5;
-  // Departures; left out: as the fields above have it.
+  // Departures from the two families; left out: as the fields above say.
   std::optional<RopeScaling> rope_scaling;
   std::optional<int64_t> head_dim;          // numbers per head, other than hidden / heads
   std::optional<bool> qkv_bias;             // in query, key and value, other than `bias`
@@ -134,17 +134,17 @@ struct Model {
   std::optional<bool> input_norms;          // before them; left out: true (false: OLMo 2)
   std::optional<bool> shared_norm;          // one before both, whose residual is parallel (Phi)
   std::optional<bool> whole_qk_norm;        // a norm on queries of all heads, one on keys (OLMo 2)
-  std::optional<bool> attention_gate;       // on what attention gives, as wide (Qwen3-Next)
+  std::optional<bool> attention_gate;       // on attention's output, as wide (Qwen3-Next)
   std::optional<bool> head_bias;            // in the head (Phi)
-  std::optional<int64_t> nope_interval;     // each so many-th layer rotates nothing (SmolLM3)
+  std::optional<int64_t> nope_interval;     // every n-th layer rotates nothing (SmolLM3)
   std::optional<double> rotary_share;       // of a head, the part that is rotated (GPT-NeoX)
   std::optional<bool> unit_offset_norms;    // RMSNorms multiply by 1 + weight (Gemma)
   std::optional<bool> scaled_embedding;     // the embedding times sqrt(hidden) (Gemma)
-  std::optional<double> query_scalar;       // scores over its root, not head_dim's (Gemma 2)
+  std::optional<double> query_scalar;       // divides scores by its root, not head_dim's (Gemma 2)
   std::optional<double> attention_softcap;  // c: scores become c tanh(score / c) (Gemma 2)
   std::optional<double> logit_softcap;      // and so do logits
-  std::optional<int64_t> attention_window;  // a token attends to so many, itself among them
-  std::optional<int64_t> global_interval;   // but in each so many-th layer to all (Gemma 2)
+  std::optional<int64_t> attention_window;  // a token attends to this many, itself included
+  std::optional<int64_t> global_interval;   // but in every n-th layer to all (Gemma 2)
   std::optional<double> window_rope_theta;  // in layers with a window (Gemma 3)
   std::optional<bool> embedding_norm;       // a norm after the embedding (BLOOM)
   std::optional<Experts> experts;
@@ -172,19 +172,19 @@ struct Model {
   bool is_windowed(int64_t layer) const {
     return attention_window && (!global_interval || (layer + 1) % *global_interval != 0);
   }
-  // Of the scores of a layer that attends to all tokens before each, what one with a window has.
+  // The scores of a layer with a window, as a share of those of a layer without one.
   double window_share() const {
     if (!has_windows()) return 1;
     const double part = static_cast<double>(*attention_window) / static_cast<double>(sequence);
     return part * (2 - part);
   }
-  // After so many layers their kinds repeat, but for the first dense ones.
+  // The kinds of layers repeat with this period, but for the first dense ones.
   int64_t layer_period() const {
     const int64_t period =
         std::lcm(experts ? experts->every : 1, linear_attention ? linear_attention->every : 1);
     return has_windows() ? std::lcm(period, global_interval.value_or(1)) : period;
   }
-  // Of all layers, those that attend to all tokens.
+  // The share of all layers that attend to all tokens.
   double full_attention_share() const {
     return linear_attention ? 1 / static_cast<double>(linear_attention->every) : 1;
   }
@@ -308,7 +308,7 @@ void describe(Archive& a, Experts& e) {
           "must lie between 0 and 10000000");
   a.check(e.dense_layers >= 0, "dense_layers", "must lie between 0 and the number of layers");
   a.check(e.every >= 1 && e.every <= 100'000, "every", "must lie between 1 and 100000");
-  a.check(e.every == 1 || e.dense_layers == 0, "every", "cannot stand beside dense_layers",
+  a.check(e.every == 1 || e.dense_layers == 0, "every", "cannot be combined with dense_layers",
           "one of the two");
   a.check(!e.shared_gate || e.shared_ffn > 0, "shared_gate", "without a shared expert",
           "the width of the shared expert as shared_ffn");
@@ -484,11 +484,10 @@ void describe(Archive& a, Model& m) {
             "heads times nope_dim + rope_dim, or times value_dim, must be at "
             "most 1000000");
     a.check(!m.head_dim && (m.kv_heads == 0 || m.kv_heads == m.heads), "latent_attention",
-            "has its own widths and a key for each head",
-            "neither head_dim nor kv_heads beside it");
+            "has its own widths and a key for each head", "neither head_dim nor kv_heads with it");
   }
   if (m.linear_attention) {
-    a.check(!m.latent_attention, "linear_attention", "cannot stand beside latent_attention",
+    a.check(!m.latent_attention, "linear_attention", "cannot be combined with latent_attention",
             "one of the two");
   }
   if (m.nope_interval) {
@@ -508,21 +507,21 @@ void describe(Archive& a, Model& m) {
   }
   if (m.attention_window) {
     in_range("attention_window", *m.attention_window, 100'000'000);
-    a.check(!m.linear_attention, "attention_window", "cannot stand beside linear_attention",
+    a.check(!m.linear_attention, "attention_window", "cannot be combined with linear_attention",
             "one of the two");
   }
   if (m.global_interval) {
     in_range("global_interval", *m.global_interval, 100'000);
     a.check(m.attention_window.has_value(), "global_interval", "is of layers with a window",
-            "attention_window beside it");
+            "attention_window with it");
   }
   a.check(m.input_norms.value_or(true) || m.output_norms.value_or(false), "input_norms",
           "without norms before attention and MLP there must be some after them",
-          "output_norms = true beside it");
+          "output_norms = true with it");
   a.check(!m.shared_norm.value_or(false) || m.parallel_residual.value_or(false), "shared_norm",
-          "is that of a parallel residual", "parallel_residual = true beside it");
+          "is that of a parallel residual", "parallel_residual = true with it");
   a.check(!m.whole_qk_norm.value_or(false) || !m.qk_norm.value_or(false), "whole_qk_norm",
-          "cannot stand beside qk_norm", "one of the two");
+          "cannot be combined with qk_norm", "one of the two");
   a.check(!m.attention_gate.value_or(false) || !m.latent_attention, "attention_gate",
           "is not counted with latent attention", "one of the two");
   if (m.multi_token_layers) {

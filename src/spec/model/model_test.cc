@@ -119,7 +119,7 @@ TEST_F(ModelFolder, ConfigsCanBeOverridden) {
   EXPECT_EQ(job("sequence = 32")->model.sequence, 32);
 }
 
-// Experts and latent attention are tables; beside a preset, fields that are left out stay.
+// Experts and latent attention are tables; with a preset, fields that are left out stay.
 TEST(ModelFile, TablesLayOverTablesFieldByField) {
   const Model m = *read(
       "layers = 2\nhidden = 256\nheads = 8\nsequence = 64\n"
@@ -145,7 +145,7 @@ TEST(ModelFile, SaysWhatIsWrong) {
   EXPECT_THAT(complaint("preset = \"gpt2\"\nlayer = 3"), HasSubstr("layers"));
   EXPECT_THAT(complaint("config = \"no-such.json\""), HasSubstr("no-such.json"));
   EXPECT_THAT(complaint("config = \"config.json\"\npreset = \"gpt2\""),
-              HasSubstr("cannot stand beside preset"));
+              HasSubstr("cannot be combined with preset"));
   EXPECT_THAT(complaint("preset = \"gpt2\"\nexperts = 8"), HasSubstr("wanted a table"));
   EXPECT_THAT(complaint("preset = \"gpt2\"\n[experts]\ncount = 8"),
               HasSubstr("per_token is missing"));

@@ -7,7 +7,7 @@
 namespace tombolo::model {
 namespace {
 
-// The fields that may stand beside `preset`.
+// The fields that may be given with `preset`.
 struct Overrides {
   Model model;
   Value experts, latent_attention,
@@ -23,7 +23,7 @@ void describe(Archive& a, Overrides& o) {
   std::string config;
   a.optional("config", config,
              "path of a Hugging Face config.json, instead of a preset; the keys below change it");
-  a.check(preset.empty() || config.empty(), "config", "cannot stand beside preset",
+  a.check(preset.empty() || config.empty(), "config", "cannot be combined with preset",
           "one of the two");
   a.optional("name", m.name);
   a.optional("layers", m.layers);
@@ -114,7 +114,7 @@ Result<ModelSection> read_model(const Value& table, const std::string& file,
       return unusable(fmt::format("{}:{}: {}.config = \"{}\": says nothing of a sequence, as "
                                   "max_position_embeddings would",
                                   file, config_value->line, path, name),
-                      "sequence = 2048 beside it");
+                      "sequence = 2048 with it");
     }
     if (!table.find("sequence")) {
       section.notes.push_back(

@@ -19,7 +19,7 @@ Status check_order_adapts(const Plan& plan) {
         fmt::format("the schedule \"{}\" that was found for this Plan", plan.given->name),
         "its order is of these numbers of microbatches", "schedule = \"1f1b\"");
   if (!plan.pairs.empty())
-    return does_not_adapt("pairs", "what runs beside what is of these numbers of microbatches",
+    return does_not_adapt("pairs", "what runs concurrently is of these numbers of microbatches",
                           "a Plan without pairs");
   if (!traits_of(p.schedule).has(layout::kAnyMicrobatches)) {
     return does_not_adapt(
@@ -34,7 +34,7 @@ Status check_order_adapts(const Plan& plan) {
   return {};
 }
 
-// A stage holds as many microbatches as stages follow, if its pipeline has so many.
+// A stage holds as many microbatches as stages follow, if its pipeline has that many.
 Status check_memory_stays(const Plan& plan) {
   const std::vector<int64_t> each = microbatches_of_all(plan);
   const auto least = std::min_element(each.begin(), each.end());

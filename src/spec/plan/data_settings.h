@@ -15,7 +15,7 @@ namespace tombolo::plan {
 
 // Who wrote a token file, and so how it is read (perform/data/token_file.h).
 enum class TokenFormat {
-  kMegatron,  // NAME.bin with NAME.idx beside it, as Megatron-LM and `tombolo tokenize` write them
+  kMegatron,  // NAME.bin and NAME.idx, as Megatron-LM and `tombolo tokenize` write them
   kNanogpt,   // NAME.bin alone: token ids and nothing else
 };
 constexpr auto enum_names(TokenFormat) {
@@ -52,7 +52,7 @@ struct Data {
   std::string text;                   // path of a file, read as bytes
   std::vector<std::string> tokens;    // paths of .bin files, in this order
   std::vector<DataShare> share;       // instead of tokens
-  std::optional<TokenFormat> format;  // left out: megatron where a .idx stands beside the .bin
+  std::optional<TokenFormat> format;  // left out: megatron if the .bin has a .idx
   std::optional<TokenType> dtype;     // left out: what the .idx says, and uint16 of nanogpt
   std::optional<bool> shuffle;        // of tokens; left out: yes
   std::optional<uint64_t> seed;       // of the order; left out: that of [run]
@@ -94,7 +94,7 @@ void describe(Archive& a, DataShare& share) {
              "last stage are in these datacenters");
   check_token_paths(a, share.tokens);
   a.check(!share.datacenters.empty() || !share.pipelines.empty(), "datacenters",
-          "is left out, and pipelines too: nobody would read these files",
+          "is left out, and pipelines too: no rank would read these files",
           "datacenters = [\"oslo\"], or pipelines = [0]");
   a.check(all_differ(share.datacenters), "datacenters", "names a datacenter twice");
   a.check(all_differ(share.pipelines), "pipelines", "names a pipeline twice");
@@ -103,7 +103,8 @@ void describe(Archive& a, DataShare& share) {
   a.check(counted, "pipelines", "wanted numbers from 0 to parallelism.data - 1");
 }
 
-// The first that two shares say, where that leaves open who reads what; empty: none.
+// The first pipeline or datacenter that two shares name, which leaves open who reads what; empty:
+// none.
 inline std::string said_by_two(const std::vector<DataShare>& shares) {
   std::vector<std::string> pipelines, datacenters;
   for (const DataShare& share : shares) {
@@ -142,10 +143,10 @@ void describe(Archive& a, Data& data) {
   a.check(!a.has("share") || !data.share.empty(), "share", "is an empty list",
           "[[data.share]] with tokens and datacenters, or leave it out");
   a.check(data.of_tokens() || !data.text.empty(), "text", "is empty", "\"corpus.txt\"");
-  a.check(data.text.empty() || data.tokens.empty(), "tokens", "stands beside a text",
+  a.check(data.text.empty() || data.tokens.empty(), "tokens", "cannot be combined with a text",
           "one of text and tokens");
   a.check(data.share.empty() || (data.text.empty() && data.tokens.empty()), "share",
-          data.text.empty() ? "stands beside tokens" : "stands beside a text",
+          data.text.empty() ? "cannot be combined with tokens" : "cannot be combined with a text",
           "one of text, tokens and share; files for all pipelines go into every share");
   const std::string twice = said_by_two(data.share);
   a.check(twice.empty(), "share", twice + " stands in two shares",

@@ -109,7 +109,7 @@ TEST(DataReaders, SayWhoLiesElsewhere) {
               HasSubstr("data.share[0] names pipeline 0 and lies in oslo: rank 2, which has its "
                         "last stage, is in paris"));
   EXPECT_THAT(refusal(shared_plan("oslo", {in({"oslo"}), in({"paris"})})),
-              HasSubstr("nobody reads data.share[1] in paris; of pipeline 0, rank 0 in oslo has "
+              HasSubstr("no rank reads data.share[1] in paris; of pipeline 0, rank 0 in oslo has "
                         "its first stage, rank 2 in oslo its last one"));
   EXPECT_THAT(refusal(shared_plan("oslo", {in({}, {0})})),
               HasSubstr("no data.share is for pipeline 1"));

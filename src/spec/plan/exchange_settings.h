@@ -16,9 +16,9 @@ namespace tombolo::plan {
 
 enum class ExchangeMode {
   kDense,        // all numbers, as they are, every step
-  kSparse,       // of each datacenter's sum its largest blocks, every step; the rest is kept back
-  kLocal,        // each datacenter trains on its own; how far it came crosses every so many steps
-  kSparseLocal,  // of that the largest blocks; the rest is kept back
+  kSparse,       // the largest blocks of each datacenter's sum, every step; the rest is kept back
+  kLocal,        // each datacenter trains on its own, and sends its change every `steps` steps
+  kSparseLocal,  // the largest blocks of that change; the rest is kept back
 };
 constexpr auto enum_names(ExchangeMode) {
   return std::to_array<EnumName<ExchangeMode>>({{ExchangeMode::kDense, "dense"},
@@ -27,9 +27,9 @@ constexpr auto enum_names(ExchangeMode) {
                                                 {ExchangeMode::kSparseLocal, "sparse-local"}});
 }
 
-// What of an update is chosen: blocks of 16 numbers by their norms, of a whole group; or single numbers,
-// of each chunk of 4,096 the largest (SparseLoCo, 2025), or the largest of the whole group (Top-k, to compare
-// with).
+// How the numbers of an update are selected: blocks of 16 by their norms, over a whole group; or single
+// numbers, the largest of each chunk of 4,096 (SparseLoCo, 2025), or the largest of the whole group (Top-k,
+// for comparison).
 enum class Select { kBlocks, kChunks, kTopK };
 constexpr auto enum_names(Select) {
   return std::to_array<EnumName<Select>>(
@@ -38,8 +38,8 @@ constexpr auto enum_names(Select) {
 
 // Which numbers a step of the optimizer visits where updates are sparse.
 enum class OptimizerVisits {
-  kSent,  // those that came; the others' moments catch up later (perform/update/sparse.h)
-  kAll,   // all, as with dense gradients: what did not come is zero
+  kSent,  // those that arrived; the others' moments catch up later (perform/update/sparse.h)
+  kAll,   // all, as with dense gradients: what did not arrive is zero
 };
 constexpr auto enum_names(OptimizerVisits) {
   return std::to_array<EnumName<OptimizerVisits>>(
@@ -56,10 +56,10 @@ constexpr auto enum_names(SentValues) {
                                               {SentValues::kFp32, "fp32"}});
 }
 
-// Of an iteration's groups of gradients that wait, which one goes first: on a link, and to be updated.
+// Which of an iteration's waiting groups of gradients is sent first, and updated first.
 enum class ExchangeOrder {
-  kDeadline,   // which the next forward pass needs first
-  kFirstCome,  // which came first: of the layer that the backward pass comes to first
+  kDeadline,   // the one that the next forward pass needs first
+  kFirstCome,  // the one that was ready first: of the layer that the backward pass reaches first
 };
 constexpr auto enum_names(ExchangeOrder) {
   return std::to_array<EnumName<ExchangeOrder>>(
@@ -69,7 +69,7 @@ constexpr auto enum_names(ExchangeOrder) {
 // With staleness 1, which parameters a forward pass uses.
 enum class Freshness {
   kTimely,  // the newest that are there
-  kFixed,   // those before the update before: a run repeats bit for bit
+  kFixed,   // always those one update old: a run repeats bit for bit
 };
 constexpr auto enum_names(Freshness) {
   return std::to_array<EnumName<Freshness>>(
@@ -84,30 +84,31 @@ inline double two_digits_down(double density) {
   return std::floor(density / unit * (1 + 1e-9)) * unit;
 }
 
-// Where a density is chosen, what an exchange may take of the time that can hide it: room for what the line's
-// rate changes before the next choice. Of the prediction's first density, and of a run's (steer/tune).
+// Where a density is chosen: how much of the time that can hide an exchange it may take. The rest is room for
+// changes of the link's rate before the next choice. For the prediction's first density, and for a run's
+// (steer/tune).
 inline constexpr double kExchangeFill = 0.9;
 
-// Where all replicas of a stage share a datacenter, nothing of it plays a part.
+// Ignored where all replicas of a stage are in one datacenter.
 struct Exchange {
   ExchangeMode mode = ExchangeMode::kDense;
-  // mode = "auto": which one is chosen before a Plan is made (decide/across/exchange_choice.h). Of the other
-  // settings it says `steps` and `convergence_profile` alone.
+  // mode = "auto": the mode is chosen before a Plan is made (decide/across/exchange_choice.h). Of the other
+  // settings only `steps` and `convergence_profile` may be given.
   bool mode_is_auto = false;
   std::string convergence_profile;  // file of `tombolo tune`: the steps that sparse updates need
-  // Groups of gradients (gradient_groups.h) leave during the last backward pass, are updated one by
-  // one, and the next forward pass waits for the groups that it has come to. False: they leave
-  // after it, and are updated when all are there.
+  // Groups of gradients (gradient_groups.h) are sent during the last backward pass and updated one
+  // by one, and the next forward pass waits only for the groups that it has reached. False: they
+  // are sent after that backward pass, and updated when all have arrived.
   bool overlap = true;
   std::optional<ExchangeOrder> order;  // left out: deadline
 
   // Of sparse updates.
   std::optional<Select> select;  // left out: blocks
-  // What each datacenter sends, of all; left out: 0.01 of the blocks, 64 numbers of each chunk. Where there is
-  // a range it is the first one, which the prediction sets where a job says "auto".
+  // Share of all numbers that each datacenter sends; left out: 0.01 of the blocks, 64 numbers of each chunk.
+  // With a range it is the first iteration's, which the prediction sets where a job says "auto".
   std::optional<double> density;
-  // Lowest and highest: the run changes its density between them, as the line does (steer/tune). Empty: it
-  // does not.
+  // Lowest and highest: the run changes its density between them as the link's rate changes (steer/tune).
+  // Empty: it does not.
   std::vector<double> density_range;
   std::optional<SentValues> values;    // of local steps, too; left out: bf16
   std::optional<int64_t> staleness;    // updates that a forward pass may do without; left out: 1
@@ -121,7 +122,7 @@ struct Exchange {
   std::optional<int64_t> fragments;      // of the groups, one after the other; left out: 1
   std::optional<int64_t> delay;  // steps until an outer step is made; left out: steps / fragments,
                                  // of one fragment 0
-  std::optional<double> blend;   // of a datacenter's own parameters then; left out: 0.5 after a
+  std::optional<double> blend;   // own parameters' share in that step; left out: 0.5 after a
                                  // delay, else 0
   std::optional<double> decay;   // of what is kept back; mode = "sparse-local"; left out: 0.95
 
@@ -153,8 +154,8 @@ struct Exchange {
     if (density || !density_changes()) return first;
     return std::max(density_range[0], std::min(first, density_range[1]));
   }
-  // Of what an iteration computes, the share in which an exchange can hide: with staleness all of it, else its
-  // last backward pass and the next forward.
+  // The share of an iteration's computation that can hide an exchange: with staleness all of it, else the last
+  // backward pass and the next forward pass.
   double hides_exchange(int64_t microbatches) const {
     return staleness_in_use() > 0 ? 1 : 1 / static_cast<double>(std::max<int64_t>(microbatches, 1));
   }
@@ -172,7 +173,7 @@ template <class Archive>
 void describe_mode(Archive& a, Exchange& exchange) {
   constexpr KeyText text{
       "dense: all gradients, every step; sparse: the largest blocks, the rest is kept back; local: "
-      "each datacenter trains alone and the difference crosses every so many steps; sparse-local: "
+      "each datacenter trains alone and the difference crosses every n steps; sparse-local: "
       "the largest blocks of that; auto: the one that is predicted to reach a loss first",
       "\"dense\", \"sparse\", \"local\", \"sparse-local\" or \"auto\""};
   std::string mode(exchange.mode_is_auto ? "auto" : to_name(exchange.mode));

@@ -178,7 +178,7 @@ TEST(LayOut, ShardsTheOptimizerWithinEachDatacenter) {
               HasSubstr("zero = 1 with exchange.mode = \"sparse\""));
   replace("nodes = 2", "nodes = 3");
   replace("\"cloud\", \"lab\"]", "\"lab\", \"lab\"]");
-  EXPECT_THAT(plan_of(text).error().text(), HasSubstr("unlike numbers of replicas of stage 0"));
+  EXPECT_THAT(plan_of(text).error().text(), HasSubstr("different numbers of replicas of stage 0"));
 }
 
 // Nodes of unlike size are alike to a stage on one device, and to one on two that has a domain of two in

@@ -140,7 +140,8 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
   TRY(check_places(plan, out.value, file));
   if (told && loses_times(plan)) {
     out.notes.push_back(
-        "left out: steps of the optimizer, and sums of gradients that differ from stage to stage, "
+        "left out: steps of the optimizer, and gradient all-reduces that differ from stage to "
+        "stage, "
         "which "
         "[stage_times] cannot say; tombolo simulate counts them");
   }

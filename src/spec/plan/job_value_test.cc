@@ -155,7 +155,7 @@ TEST(JobValue, SharesOfDataComeBackAsTheyWere) {
                             {.tokens = {"c.bin"}, .datacenters = {}, .pipelines = {1, 0}}},
                   .seed = 5};
   EXPECT_EQ(*job->data, said);
-  // A Plan keeps what neither prediction nor search looks at, whoever reads the shares.
+  // A Plan keeps what neither prediction nor search looks at, whichever pipelines read the shares.
   const std::string json = to_json_text(*lay_out(*job));
   EXPECT_EQ(*parse_plan(json, "elsewhere/plan.json")->data, said);
   EXPECT_EQ(*parse_job(json, "elsewhere/plan.json")->data, said);
@@ -172,8 +172,9 @@ TEST(JobValue, SharesOfDataSayWhatIsWrong) {
     return fmt::format("[[data.share]]\ntokens = {}\n{}\n", tokens, said);
   };
   const std::string west = share("datacenters = [\"west\"]");
-  EXPECT_THAT(refused("tokens = [\"b.bin\"]\n" + west), HasSubstr("stands beside tokens"));
-  EXPECT_THAT(refused("text = \"b\"\n" + west), HasSubstr("stands beside a text"));
+  EXPECT_THAT(refused("tokens = [\"b.bin\"]\n" + west),
+              HasSubstr("cannot be combined with tokens"));
+  EXPECT_THAT(refused("text = \"b\"\n" + west), HasSubstr("cannot be combined with a text"));
   EXPECT_THAT(refused("share = []"), HasSubstr("is an empty list"));
   EXPECT_THAT(refused("[[data.share]]\ndatacenters = [\"west\"]"),
               HasSubstr("data.share[0].tokens is missing"));
@@ -181,7 +182,7 @@ TEST(JobValue, SharesOfDataSayWhatIsWrong) {
               HasSubstr("data.share[0].tokens = []: wanted one or more paths"));
   EXPECT_THAT(refused(share("datacenters = [\"west\"]", "[\"\"]")),
               HasSubstr("wanted one or more paths"));
-  EXPECT_THAT(refused(share("")), HasSubstr("nobody would read these files"));
+  EXPECT_THAT(refused(share("")), HasSubstr("no rank would read these files"));
   EXPECT_THAT(refused(share("datacenter = \"west\"")), HasSubstr("datacenters"));
   EXPECT_THAT(refused(share("datacenters = [\"west\", \"west\"]")),
               HasSubstr("names a datacenter twice"));
@@ -248,7 +249,7 @@ TEST(JobValue, ASettingHasNothingOfWhatWasDecided) {
   const OpenJob open = *open_job_from_value(setting, "plan.json");
   EXPECT_FALSE(open.fixed.tensor || open.fixed.pipeline);
   EXPECT_EQ(open.fixed.micro_batch, 1);
-  // Without a model there is nothing to decide anew from; and people's jobs are left alone.
+  // Without a model there is nothing to decide from again; and people's jobs are left alone.
   const Plan imagined = *lay_out(*parse_job(kImagined, "job.toml"));
   EXPECT_TRUE(setting_of(*parse_job_value(to_json_text(imagined), "p.json")).find("parallelism"));
   EXPECT_TRUE(setting_of(*parse_job_value(kUnlike, "job.toml")).find("parallelism"));

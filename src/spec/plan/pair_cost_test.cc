@@ -58,7 +58,7 @@ TEST(PairTimes, AreRefusedWhereNoRankHasTwoStagesToPair) {
   EXPECT_THAT(
       with("pair = \"3 ms\""),
       HasSubstr("stage_times.pair = \"3 ms\" of stage 1, whose forward ends after 3 ms: alone "
-                "the forward takes 2 ms and the backward beside it 4 ms"));
+                "the forward takes 2 ms and the backward with it 4 ms"));
   EXPECT_THAT(with("pair = \"5 ms\"\npair_forward = \"6 ms\""),
               HasSubstr("between forward and pair"));
   EXPECT_THAT(with("pair_forward = \"5 ms\""), HasSubstr("pair is left out"));

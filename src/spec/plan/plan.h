@@ -154,7 +154,8 @@ bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64
 std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage);
 
 // The kind of each pipeline: pipelines are alike that lie in the same datacenters, position by
-// position, and have as many microbatches. Kinds count from 0 in the order in which they first appear.
+// position, and have equally many microbatches. Kinds count from 0 in the order in which they first
+// appear.
 std::vector<size_t> kinds_of_pipelines(const Plan& plan);
 
 // How bytes get from one rank to another.

@@ -99,7 +99,7 @@ struct Row {
   int32_t replica = 0;
   int32_t stage = 0;
   int32_t rank = 0;
-  bool beside = false;  // what runs beside the row above
+  bool beside = false;  // what runs concurrently with the row above
   std::string name = {};
   std::vector<const Interval*> intervals = {};
 };
@@ -108,9 +108,9 @@ bool is_forward(const Interval& interval) {
   return interval.lane == trace::Lane::kCompute && interval.action.kind == ActionKind::kForward;
 }
 
-// The backwards that run beside a forward of the row, taken out of it.
+// The backwards that run concurrently with a forward of the row, taken out of it.
 Row take_beside(Row& row) {
-  Row beside{row.replica, row.stage, row.rank, true, "beside it", {}};
+  Row beside{row.replica, row.stage, row.rank, true, "with it", {}};
   std::vector<const Interval*> forwards;
   std::copy_if(row.intervals.begin(), row.intervals.end(), std::back_inserter(forwards),
                [](const Interval* interval) { return is_forward(*interval); });
@@ -184,7 +184,7 @@ std::vector<SharedRow> shared_rows(const trace::Trace& trace, const AsciiOptions
   std::map<std::tuple<int32_t, bool, int32_t>, SharedRow> by_link;
   for (const Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kLink || interval.iteration != options.iteration) continue;
-    if (!action::is_send(interval.action.kind)) continue;  // sums of gradients
+    if (!action::is_send(interval.action.kind)) continue;  // messages that sum gradients
     const bool gradients = interval.action.kind == ActionKind::kSendGradient;
     const int32_t boundary = interval.action.stage - (gradients ? 1 : 0);
     if (boundary < 0 || boundary + 1 >= shape.stages || !shape.shares(boundary)) continue;
@@ -263,7 +263,8 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
       "a column is {}{}; 0-9 forward, a-j backward, {}A-J recompute of microbatch 0-9 (mod 10), "
       "{}* update, . idle\n",
       brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it",
-      split ? "k-t its input half, K-T its weight half, " : "", sums ? "+ sum of gradients, " : "");
+      split ? "k-t its input half, K-T its weight half, " : "",
+      sums ? "+ gradient all-reduce, " : "");
   return out;
 }
 

@@ -75,7 +75,7 @@ TEST(Ascii, DrawsEachPipelineByItself) {
             "oregon 1, stage 0 |00...aa++*|\n"
             " paris 3, stage 1 |..0aa+....|\n"
             "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of microbatch 0-9 (mod "
-            "10), + sum of gradients, * update, . idle\n");
+            "10), + gradient all-reduce, * update, . idle\n");
 }
 
 // Two pipelines share the link from oregon to paris, one transfer at a time: 1-3 and 3-5, there 1

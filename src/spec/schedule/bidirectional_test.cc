@@ -108,7 +108,7 @@ TEST(Bidirectional, IsDrawn) {
   const PipelineShape shape = two_copies(2, 4);
   EXPECT_THAT(
       draw_ascii(evaluate_copies(bidirectional(shape), shape, copy_times(shape, {1, 1, 1, 2}))),
-      AllOf(HasSubstr("beside it |"), HasSubstr("        1 |")));
+      AllOf(HasSubstr("with it |"), HasSubstr("      1 |")));
 }
 
 }  // namespace

@@ -172,8 +172,8 @@ TEST(Pairs, AreDrawnInTwoRows) {
   const PipelineShape shape = folded("w", 1, 3);
   const Times times = times_of(shape, {2, 1, 2, 4, 3});
   EXPECT_THAT(draw_ascii(evaluate(*build(layout::ScheduleKind::kW, shape, times), shape, times)),
-              StartsWith("        0 |0000111.111.222.222.cccccc|\n"
-                         "beside it |....aaaaaaaabbbbbbbb......|\n"));
+              StartsWith("      0 |0000111.111.222.222.cccccc|\n"
+                         "with it |....aaaaaaaabbbbbbbb......|\n"));
 }
 
 // A stage that recomputes does so before the pair, once the gradient is there.

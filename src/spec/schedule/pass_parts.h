@@ -32,8 +32,8 @@ void add_pass(const PassShares& shares, SimDuration before, const trace::Interva
 
 // When the gradient all-reduces begin on a rank whose replicas lie in one datacenter, so that
 // `reduce_hidden` is hidden behind the last computations: the first one begins `after` later than the
-// computation at `place` in the order. Nothing where no part is hidden: it begins when all computations
-// have ended.
+// computation at `place` in the order does. Nothing where no part is hidden: it then begins when all
+// computations have ended.
 struct SumsBegin {
   size_t place = 0;
   SimDuration after;

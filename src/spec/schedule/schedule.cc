@@ -16,7 +16,8 @@ namespace {
 using action::Action;
 using action::ActionKind;
 
-// Whether the policy can order this shape; the caller's mistakes are CHECKed, the user's are told.
+// Whether the policy can order this shape; mistakes of the caller are CHECKed, those of the user
+// are returned as errors.
 Status check_shape(layout::ScheduleKind kind, const PipelineShape& shape) {
   const std::string_view name = name_of(kind);
   CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
@@ -139,8 +140,8 @@ struct OwnOrder {
   Memory memory;
 };
 
-// Pipelines with unlike numbers of microbatches, or on unlike devices, do not know of one another: each
-// is ordered by itself, once for each of `kinds`; kind_of[r] is that of pipeline r.
+// Pipelines with different numbers of microbatches, or on different devices, do not affect one another:
+// each is ordered separately, once for each of `kinds`; kind_of[r] is that of pipeline r.
 Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shape,
                             layout::Discipline discipline, const std::vector<OwnOrder>& kinds,
                             const std::vector<size_t>& kind_of) {
@@ -189,10 +190,10 @@ Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shap
   return build_each(kind, shape, discipline, kinds, kind_of);
 }
 
-// On unlike devices: pipelines that lie in the same datacenters and do as much are of one kind.
+// On different devices: pipelines that lie in the same datacenters and do as much are of one kind.
 Result<Schedule> build_each(const plan::Plan& plan, const PipelineShape& shape) {
-  CHECK(shape.replicas == plan.replicas(), "{} of {} pipelines on unlike devices", shape.replicas,
-        plan.replicas());
+  CHECK(shape.replicas == plan.replicas(), "{} of {} pipelines on different devices",
+        shape.replicas, plan.replicas());
   const std::vector<size_t> kind_of = plan::kinds_of_pipelines(plan);
   std::vector<OwnOrder> kinds;
   for (int32_t replica = 0; replica < shape.replicas; ++replica) {
@@ -230,8 +231,8 @@ Times cell_alone(const Times& times, const PipelineShape& shape, int32_t cell) {
   return one;
 }
 
-// Cells that share the WAN unlike one another do not know of one another: each kind of them is
-// ordered by itself, and those that lie alike do the same.
+// Cells that share the WAN in different ways do not affect one another: each kind of them is
+// ordered separately, and cells of one kind do the same.
 Result<Schedule> build_cells(layout::ScheduleKind kind, const PipelineShape& shape,
                              const Times& times, layout::Discipline discipline,
                              const Memory& memory) {
@@ -404,7 +405,7 @@ std::string note_on_cell(const plan::Plan& plan) {
   const std::string because =
       p.sharing ? std::string("parallelism.sharing = \"spatial\"")
                 : fmt::format(
-                      "with schedule = \"{}\" every pipeline sends by itself; sharing = "
+                      "with schedule = \"{}\" every pipeline sends separately; sharing = "
                       "\"temporal\" lets cells share the WAN",
                       to_name(p.schedule));
   return fmt::format("parallelism.cell = {} has no effect: {}", *p.cell, because);
@@ -415,7 +416,7 @@ std::string note_on_cell(const plan::Plan& plan) {
 std::vector<std::string> notes_on_sharing(const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
   if (p.sharing_in_use() == layout::Sharing::kSpatial) {
-    // Prompts run in pipelines over the stages of a cell, whoever shares the WAN.
+    // Prompts run in pipelines over the stages of a cell, whichever pipelines share the WAN.
     if (p.cell.value_or(1) == 1 || plan.prefill) return {};
     return {note_on_cell(plan)};
   }

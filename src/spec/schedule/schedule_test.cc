@@ -344,7 +344,7 @@ TEST(NotesOnSharing, NameWhatHasNoEffect) {
   EXPECT_THAT(
       notes("cell = 3\n"),
       ElementsAre("parallelism.cell = 3 has no effect: with schedule = \"1f1b\" every pipeline "
-                  "sends by itself; sharing = \"temporal\" lets cells share the WAN"));
+                  "sends separately; sharing = \"temporal\" lets cells share the WAN"));
   EXPECT_THAT(notes(""), IsEmpty());
 }
 

@@ -83,8 +83,8 @@ int64_t tag_of(const PipelineShape& shape, const Action& message) {
 // Behind those of all boundaries.
 int64_t tied_tag(const PipelineShape& shape) { return 2 * shape.chunks * shape.microbatches; }
 
-// The computations of a rank, in their order, and its sums of gradients, which run beside the last
-// of them.
+// The computations of a rank, in their order, and its gradient all-reduces, which overlap with the
+// last of them.
 class RankOrder {
  public:
   // `node` computes after all that came before it.
@@ -112,7 +112,7 @@ class RankOrder {
 
   int64_t first() const { return computations_.front(); }
   int64_t last() const { return computations_.back(); }
-  // What is over when all computations and sums so far are.
+  // What has ended when all computations and sums so far have.
   std::vector<int64_t> ends() const {
     std::vector<int64_t> out{computations_.back()};
     if (sum_ >= 0) out.push_back(sum_);
@@ -127,7 +127,7 @@ class RankOrder {
       beside = &nodes[static_cast<size_t>(*id)];
       span += beside->duration;
     }
-    CHECK(beside, "a sum of gradients before anything was computed");
+    CHECK(beside, "a gradient all-reduce before anything was computed");
     node.ctrl_deps = beside->ctrl_deps;
     node.data_deps = beside->data_deps;
     node.delay = beside->delay + std::max(SimDuration{}, span - hidden);
@@ -376,7 +376,7 @@ class RankGraph {
 
   // Before the first update, when all gradients of this rank are complete and summed: where it holds one
   // of two copies of a tied embedding, its gradient goes to the other end of the pipeline, and updates
-  // wait for the other's. Only whoever updates after all its sums has such an end.
+  // wait for the other's. Only a rank that updates after all its sums has such an end.
   void end_gradients() {
     ended_ = true;
     const std::optional<int32_t> other = plan_.other_end(graph_.rank);
@@ -445,7 +445,7 @@ class RankGraph {
     }
   }
 
-  // So many groups, who goes first where several may: of need, or the reverse.
+  // The order of `groups` groups, where several may go: by need, or the reverse.
   std::vector<size_t> turns(size_t groups) const {
     std::vector<size_t> out(groups);
     std::iota(out.begin(), out.end(), size_t{0});

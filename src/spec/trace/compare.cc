@@ -149,7 +149,7 @@ Result<Comparison> compare(const Trace& predicted, const Trace& measured,
         "the traces were made from different Plans: model, cluster, training, "
         "parallelism or placement differ" +
             (differences.empty() ? "" : ": " + brief(differences)),
-        "predicting the Plan that was run; tombolo train writes it beside its trace");
+        "predicting the Plan that was run; tombolo train writes it next to its trace");
   }
   const std::vector<IterationTime> expected = iteration_times(predicted);
   if (expected.empty()) return unusable("the predicted trace has no iterations");

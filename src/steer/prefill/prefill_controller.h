@@ -176,8 +176,8 @@ class PrefillController {
   PrefillSetting setting_;
   std::vector<FreeWindows> windows_;  // by GPU
   std::vector<int64_t> layers_;       // by pipeline
-  // Pipelines whose GPUs have the same busy times are of one kind: what those can do at best. A
-  // pipeline on which training was shifted is of no kind.
+  // By kind: what pipelines whose GPUs have the same busy times can do at best. A pipeline on which
+  // training was shifted is of no kind.
   static constexpr int32_t kNoKind = -1;
   std::vector<FreeWindows> patterns_;  // without prompts
   std::vector<int32_t> pattern_of_;    // by GPU

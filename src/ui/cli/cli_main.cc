@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a full disk or limit is an error message, not a signal
   if (argc > 1 && std::string_view(argv[1]) == "sweep" && mpirun_started_several()) {
-    return finish(fail(become_crew(argv)));
+    return finish(fail(join_process_group(argv)));
   }
   return run(argc, argv);
 }

@@ -22,7 +22,7 @@ int64_t number_of(const char* variable) {
 
 bool mpirun_started_several() { return number_of("OMPI_COMM_WORLD_SIZE") > 1; }
 
-Error become_crew(char** argv) {
+Error join_process_group(char** argv) {
   Result<std::string> program = run::sibling_program("tombolo-mpi");
   Error error;
   if (program) {

@@ -10,6 +10,6 @@ bool mpirun_started_several();
 
 // Becomes `tombolo-mpi` with the same arguments. Returns only if that fails; rank 0 returns first, so
 // that it reports the error.
-Error become_crew(char** argv);
+Error join_process_group(char** argv);
 
 }  // namespace tombolo

@@ -1,7 +1,7 @@
 // Commands that decide: plan, select, sweep.
 //
-// Each is a function over plain options that writes its answer to a stream, and beside it what puts
-// its words on the command line (ui/command/command.h).
+// Each is a function over plain options that writes its answer to a stream. Its add_NAME function
+// defines its words on the command line (ui/command/command.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -35,7 +35,7 @@ struct PlanCommandOptions {
   double tokens = 0;      // across: the target, of dense training; 0: none
   // across: law, off, or a file of tombolo tune; empty: of the job, or law
   std::string steps_factor;
-  std::vector<int64_t> local_steps;  // across: between outer steps, beside 30
+  std::vector<int64_t> local_steps;  // across: between outer steps, in addition to 30
   Seconds deadline;                  // across: to the target; 0: none
   Dollars budget;                    // across: to the target; 0: none
   int64_t way = 1;                   // across: the row that is written
@@ -70,9 +70,9 @@ struct SweepCommandOptions {
   int threads = 0;                 // 0: as many as the machine has
   bool json = false;
 };
-class Crew;  // crew.h: the processes that share the grid; null: this one alone
-Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew = nullptr);
-command::Command add_sweep(CLI::App& app, Crew* crew = nullptr);
+class ProcessGroup;  // process_group.h: the processes that share the grid; null: this one alone
+Status sweep(const SweepCommandOptions& options, std::ostream& out, ProcessGroup* group = nullptr);
+command::Command add_sweep(CLI::App& app, ProcessGroup* group = nullptr);
 
 // `tombolo plan` over several datacenters: what geo::search_mixed found, for people, programs and
 // files.

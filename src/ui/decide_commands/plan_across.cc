@@ -59,7 +59,7 @@ std::string why_not(const Way& way, const Way& best, search::Objective objective
       text = percent_more(end.time / options.deadline - 1) + " than the time to the deadline";
     if (options.budget.value > 0) {
       const std::string money =
-          !end.cost ? "no price to hold against the budget"
+          !end.cost ? "no price to compare with the budget"
           : *end.cost > options.budget
               ? percent_more(*end.cost / options.budget - 1) + " than the budget"
               : "";

@@ -462,7 +462,7 @@ command::Command add_plan(CLI::App& app) {
                   "each with every [exchange]");
   words
       ->add_option("--tokens", options->tokens,
-                   "also the time and the cost of so many tokens, as 2e12")
+                   "also the time and the cost of that many tokens, as 2e12")
       ->check(CLI::PositiveNumber);
   command::add_time(words, "--deadline", options->deadline,
                     "the target in so much time, as \"720 h\"; 0: any", 0_s, 1e9_s);
@@ -486,7 +486,7 @@ command::Command add_plan(CLI::App& app) {
       {"law", "off"});
   words
       ->add_option("--local-steps", options->local_steps,
-                   "also local steps with so many from one outer step to the next")
+                   "also local steps with that many from one outer step to the next")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, plan::kLocalStepsMax));
   command::heading(words, command::kComesOut);

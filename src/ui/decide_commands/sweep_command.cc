@@ -13,8 +13,8 @@
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
-#include "ui/decide_commands/crew.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/process_group.h"
 #include "ui/decide_commands/sweep_report.h"
 
 namespace tombolo::decide_commands {
@@ -104,16 +104,17 @@ Result<Start> begin(const SweepCommandOptions& options, Request request) {
 }
 
 // Rank 0 reads; the others are handed what it read, or its exit code.
-Result<Start> begin_together(const SweepCommandOptions& options, Request request, Crew& crew) {
-  if (crew.rank() == 0) {
+Result<Start> begin_together(const SweepCommandOptions& options, Request request,
+                             ProcessGroup& group) {
+  if (group.rank() == 0) {
     Result<Start> start = begin(options, std::move(request));
     const Value::Table message =
         start ? Value::Table{{"file", start->sweep.file}, {"job", start->sweep.job}}
               : Value::Table{{"exit", static_cast<int64_t>(start.error().code)}};
-    crew.broadcast(to_json(Value(message), -1));
+    group.broadcast(to_json(Value(message), -1));
     return start;
   }
-  const Value message = TRY(parse_json(crew.broadcast({}), "the job from rank 0"));
+  const Value message = TRY(parse_json(group.broadcast({}), "the job from rank 0"));
   if (const Value* code = message.find("exit")) {
     return fail({static_cast<ErrorCode>(*code->get<int64_t>()), "rank 0 says why", {}, {}});
   }
@@ -134,20 +135,20 @@ int threads_of(const SweepCommandOptions& options) {
 
 // All rows in the order of the grid, on rank 0.
 Result<std::vector<SweepRow>> answer_all(const SweepCommandOptions& options, const Sweep& sweep,
-                                         Crew* crew) {
+                                         ProcessGroup* group) {
   sweep::SweepRunOptions run{.threads = threads_of(options), .progress = {}};
-  if (crew) {
-    run.process = crew->rank();
-    run.processes = crew->size();
+  if (group) {
+    run.process = group->rank();
+    run.processes = group->size();
   }
   command::SearchBar bar;
   if (run.process == 0) run.progress = [&](int64_t done, int64_t all) { bar.show(done, all); };
   std::vector<SweepRow> rows = sweep::run_sweep(sweep, run);
-  if (!crew) return rows;
+  if (!group) return rows;
   const std::vector<std::string> texts =
-      crew->gather(crew->rank() == 0 ? std::string() : sweep::pack_sweep_rows(rows));
-  CHECK(texts.size() == (crew->rank() == 0 ? static_cast<size_t>(crew->size()) : 0),
-        "rank {} of {} gathered {} texts", crew->rank(), crew->size(), texts.size());
+      group->gather(group->rank() == 0 ? std::string() : sweep::pack_sweep_rows(rows));
+  CHECK(texts.size() == (group->rank() == 0 ? static_cast<size_t>(group->size()) : 0),
+        "rank {} of {} gathered {} texts", group->rank(), group->size(), texts.size());
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     std::vector<SweepRow> more = TRY(sweep::unpack_sweep_rows(texts[rank]));
     std::move(more.begin(), more.end(), std::back_inserter(rows));
@@ -244,16 +245,16 @@ Value::Table to_json(const SweepCommandOptions& options, const Sweep& sweep,
 
 }  // namespace
 
-Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) {
-  CHECK(!crew || (crew->rank() >= 0 && crew->rank() < crew->size()), "rank {} of a crew of {}",
-        crew->rank(), crew->size());
+Status sweep(const SweepCommandOptions& options, std::ostream& out, ProcessGroup* group) {
+  CHECK(!group || (group->rank() >= 0 && group->rank() < group->size()), "rank {} of a group of {}",
+        group->rank(), group->size());
   const auto begun = std::chrono::steady_clock::now();
   Request request = TRY(read_request(options));
-  Start start = TRY(crew ? begin_together(options, std::move(request), *crew)
-                         : begin(options, std::move(request)));
+  Start start = TRY(group ? begin_together(options, std::move(request), *group)
+                          : begin(options, std::move(request)));
   const Sweep& sweep = start.sweep;
-  const std::vector<SweepRow> rows = TRY(answer_all(options, sweep, crew));
-  if (crew && crew->rank() != 0) return {};
+  const std::vector<SweepRow> rows = TRY(answer_all(options, sweep, group));
+  if (group && group->rank() != 0) return {};
 
   if (AtomicFile* file = start.outputs.rows ? &*start.outputs.rows : nullptr) {
     TRY(file->write(options.out.ends_with(".csv") ? sweep::sweep_csv(sweep, rows)
@@ -273,7 +274,7 @@ Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) 
   return sweep::sweep_outcome(rows);
 }
 
-command::Command add_sweep(CLI::App& app, Crew* crew) {
+command::Command add_sweep(CLI::App& app, ProcessGroup* group) {
   auto options = std::make_shared<SweepCommandOptions>();
   CLI::App* words = command::add_command(
       app,
@@ -313,7 +314,7 @@ command::Command add_sweep(CLI::App& app, Crew* crew) {
   words->add_option("--by", options->by, "path with a line per value; left out: the second")
       ->type_name("PATH");
   command::add_json(words, options->json);
-  return {words, [options, crew](std::ostream& out) { return sweep(*options, out, crew); }};
+  return {words, [options, group](std::ostream& out) { return sweep(*options, out, group); }};
 }
 
 }  // namespace tombolo::decide_commands

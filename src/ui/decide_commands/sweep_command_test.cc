@@ -5,16 +5,16 @@
 
 #include "base/file.h"
 #include "support/folder_test.h"
-#include "ui/decide_commands/crew.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/process_group.h"
 
 namespace tombolo::decide_commands {
 namespace {
 
-// Rank 0 of a crew whose others say these texts.
-class FakeCrew : public Crew {
+// Rank 0 of a process group whose other ranks give these texts.
+class FakeProcessGroup : public ProcessGroup {
  public:
-  FakeCrew(int rank, int size, std::vector<std::string> texts)
+  FakeProcessGroup(int rank, int size, std::vector<std::string> texts)
       : rank_(rank), size_(size), texts_(std::move(texts)) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -45,9 +45,9 @@ device = "a100-80g"
 )"));
   }
   std::string answer(int rank, int size, std::vector<std::string> texts) {
-    FakeCrew crew(rank, size, std::move(texts));
+    FakeProcessGroup group(rank, size, std::move(texts));
     std::ostringstream out;
-    const Status status = sweep(options_, out, &crew);
+    const Status status = sweep(options_, out, &group);
     return status ? out.str() : status.error().text();
   }
 
@@ -55,21 +55,21 @@ device = "a100-80g"
 };
 
 // Configuration 1 is the other process's.
-TEST_F(SweepCommand, PutsTheRowsOfACrewTogether) {
+TEST_F(SweepCommand, PutsTheRowsOfAGroupTogether) {
   const std::string text = answer(0, 2, {"", "[[1,2,\"too late\",[]]]"});
   EXPECT_NE(text.find("2 configurations"), std::string::npos) << text;
   EXPECT_NE(text.find("unusable: too late"), std::string::npos) << text;
 }
 
-TEST_F(SweepCommand, SaysWhereTheRowsOfACrewAreDamaged) {
+TEST_F(SweepCommand, SaysWhereTheRowsOfAGroupAreDamaged) {
   EXPECT_NE(answer(0, 2, {"", "[[1,7]]"}).find("rows of another process are damaged"),
             std::string::npos);
 }
 
 using SweepCommandDeathTest = SweepCommand;
 
-TEST_F(SweepCommandDeathTest, ACrewKnowsItsSize) {
-  EXPECT_DEATH(answer(2, 2, {}), "rank 2 of a crew of 2");
+TEST_F(SweepCommandDeathTest, AGroupKnowsItsSize) {
+  EXPECT_DEATH(answer(2, 2, {}), "rank 2 of a group of 2");
   EXPECT_DEATH(answer(0, 3, {"", ""}), "rank 0 of 3 gathered 2 texts");
 }
 

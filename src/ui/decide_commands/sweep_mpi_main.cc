@@ -11,8 +11,8 @@
 #include <exception>
 #include <iostream>
 
-#include "ui/decide_commands/crew.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/process_group.h"
 
 namespace {
 
@@ -20,9 +20,9 @@ using namespace tombolo;
 using namespace tombolo::decide_commands;
 
 // Errors of MPI itself end the run: that is what its communicators do unless told otherwise.
-class MpiCrew final : public Crew {
+class MpiProcessGroup final : public ProcessGroup {
  public:
-  MpiCrew() {
+  MpiProcessGroup() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -71,19 +71,19 @@ class MpiCrew final : public Crew {
 };
 
 // What this rank would exit with; only rank 0 says anything.
-int answer(int argc, char** argv, MpiCrew& crew) {
+int answer(int argc, char** argv, MpiProcessGroup& group) {
   CLI::App app{"tombolo sweep, spread over the processes of mpirun."};
   app.name("tombolo");
   app.require_subcommand(1);
-  const command::Command command = add_sweep(app, &crew);
+  const command::Command command = add_sweep(app, &group);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (crew.rank() == 0) app.exit(error);
+    if (group.rank() == 0) app.exit(error);
     return error.get_exit_code() == 0 ? 0 : 2;
   }
   const Status status = command.run(std::cout);
-  if (crew.rank() != 0) return 0;
+  if (group.rank() != 0) return 0;
   std::cout.flush();
   if (!status) {
     std::cerr << status.error().text() << std::endl;
@@ -102,10 +102,10 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int code = 1;
   try {
-    MpiCrew crew;
-    code = answer(argc, argv, crew);
+    MpiProcessGroup group;
+    code = answer(argc, argv, group);
     // Rank 0 has said all there is to say before any other process ends.
-    code = std::stoi(crew.broadcast(std::to_string(code)));
+    code = std::stoi(group.broadcast(std::to_string(code)));
   } catch (const std::exception& error) {
     std::cerr << "tombolo-mpi: " << error.what() << std::endl;
     MPI_Abort(MPI_COMM_WORLD, 1);

@@ -57,7 +57,7 @@ struct TrainOptions {
   Seconds join_timeout{60};   // for all ranks to join
   std::string credentials;    // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;     // to other hosts, in clear text
-  bool no_inbound = false;    // other hosts cannot connect to the ranks of this process
+  bool no_inbound = false;    // no rank can connect to the ranks of this process
   std::string lease;          // the shortest lease, a duration; empty: as long as the grace
   std::string grace = "60s";  // the longest tolerated silence, a duration
   // How often to restart after lost workers, in a row from the same step; left out: 3, or 0 if ranks

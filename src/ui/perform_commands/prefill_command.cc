@@ -64,8 +64,8 @@ Result<serve::ServeLimits> limits_of(const PrefillOptions& options) {
   return out;
 }
 
-// Where answers are finished; nothing where they are finished here. By address, so that nobody else has to
-// ask for it.
+// The decode worker that finishes answers; nothing if they are finished here. By address, so that no other
+// process has to resolve its name.
 Result<std::optional<generate::DecodePlace>> decode_place(const PrefillOptions& options) {
   if (options.decode.empty()) {
     if (options.credentials.empty() && !options.plain_tcp && options.decode_token.empty())
@@ -155,7 +155,7 @@ void say_ready(const PrefillOptions& options, const serve::ServeOptions& serve,
         serve.model, url, brief(Bytes{real(facts.weight_bytes)}),
         brief(Bytes{real(facts.kv_bytes_per_token)}), brief(Bytes{real(facts.kv_bytes_max)}),
         facts.positions, serve.limits.requests, serve.limits.flex_requests,
-        serve.keys.empty() ? "; anybody on this machine may ask" : "");
+        serve.keys.empty() ? "; any user of this machine may ask" : "");
   }
   out.flush();
 }

@@ -128,7 +128,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
   endpoint.plain_tcp = options.plain_tcp;
   endpoint.credentials = TRY(join::credentials_of({options.credentials, options.plain_tcp}));
   if (!options.listen && options.address.empty())
-    return unusable("nobody to probe", "tombolo probe HOST, and there tombolo probe --listen");
+    return unusable("no host to probe", "tombolo probe HOST, and there tombolo probe --listen");
   if (options.between.size() != 2 || options.between[0] == options.between[1])
     return unusable("--between wants the names of two datacenters", "--between oregon,paris");
   endpoint.identity.token = TRY(token(options));

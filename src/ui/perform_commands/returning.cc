@@ -15,13 +15,13 @@
 namespace tombolo::perform_commands {
 namespace {
 
-constexpr int kRestarts = 3;  // that a spare takes the run to have, unless it is said
+constexpr int kRestarts = 3;  // that a spare assumes of the run, unless specified
 
 [[noreturn]] void end_as(int status) {
   _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-// How it waits for the seat of `rank`, or for any.
+// How it waits for its own rank, or as a spare for any vacant one.
 Result<run::SpareOptions> waiting(const TrainOptions& options, const join::LaunchedRank& launched) {
   run::SpareOptions out{.start = TRY(worker_start(options, launched)),
                         .asked_to_end = run::asked_to_end,
@@ -66,7 +66,7 @@ Status wait_as_spare(const TrainOptions& options) {
   const int status = TRY(run::return_as_spare(spare, options.restarts.value_or(kRestarts),
                                               run::system_processes(), clock));
   if (status != 0) end_as(status);
-  if (run::asked_to_end()) return failed("interrupted while waiting for a seat");
+  if (run::asked_to_end()) return failed("interrupted while waiting for a vacant rank");
   return {};
 }
 

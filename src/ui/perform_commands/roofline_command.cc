@@ -38,7 +38,7 @@ std::string device_text(const cluster::Device& device, const std::string& machin
                         const RooflineOptions& options) {
   return fmt::format(
       "# Measured by: tombolo roofline --threads {} --ranks {} --hidden {}\n# on {}.\n# In a job, "
-      "beside this "
+      "next to this "
       "file: device = \"{}\"\n{}",
       options.threads, options.ranks, fmt::join(options.hidden, ","), machine,
       std::string_view(options.out).substr(options.out.rfind('/') + 1),

@@ -97,7 +97,7 @@ void StepBoard::write(const observe::Progress& progress, double wall_s,
   const Status written = board_->add(progress.step, wall_s, values);
   if (written) return;
   board_.reset();
-  note_(written.error().text() + "\n  the run goes on without its board");
+  note_(written.error().text() + "\n  the run continues without its board");
 }
 
 }  // namespace tombolo::perform_commands

@@ -84,7 +84,7 @@ TEST_F(StepBoardTest, AFolderThatIsGoneCostsTheBoardAlone) {
   board.show(step(1));
   board.show(step(3));
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_THAT(notes_[0], HasSubstr("the run goes on without its board"));
+  EXPECT_THAT(notes_[0], HasSubstr("the run continues without its board"));
 }
 
 }  // namespace

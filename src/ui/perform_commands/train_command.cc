@@ -36,7 +36,7 @@ namespace {
 
 Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
 
-// Of an iteration, what ranks waited for sums of gradients, computing nothing: means over ranks.
+// How long ranks waited for gradients in an iteration, computing nothing: means over ranks.
 struct Exposed {
   SimDuration predicted;
   SimDuration measured;
@@ -112,7 +112,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const observe::RunSum
                   command::percent(comparison.iteration_error),
                   command::scale_note(summary.trace.header)));
   if (exposed.predicted.ns > 0 || exposed.measured.ns > 0) {
-    out << fmt::format("  waiting for sums of gradients: {} predicted, {} {}\n",
+    out << fmt::format("  waiting for the gradient all-reduce: {} predicted, {} {}\n",
                        brief(seconds(exposed.predicted)), brief(seconds(exposed.measured)),
                        to_name(provenance));
   }
@@ -234,7 +234,7 @@ Status place_checkpoints(const TrainOptions& options, plan::Plan& plan) {
   return {};
 }
 
-// What the ranks would find out later, each for itself. A run that goes on reads a checkpoint.
+// Checks what each rank would find out later, separately. A resumed run reads a checkpoint instead.
 Status place_weights(const TrainOptions& options, plan::Plan& plan) {
   if (!options.init.empty()) plan.run.init = options.init;
   if (!plan.run.init || options.resume) return {};
@@ -355,7 +355,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   std::optional<join::RunPrompts> prompts = TRY(place_prompts(options));
   if (options.spare) return wait_as_spare(options);
   const std::optional<join::LaunchedRank> launched = TRY(find_launched_rank());
-  // Launchers start again what they started, unless somebody asks for it.
+  // An external launcher restarts what it started: then no restarts here, unless requested.
   const int restarts = options.restarts.value_or(launched ? 0 : 3);
   if (launched && launched->rank > 0)
     return fail(restarts > 0 ? return_as(options, *launched) : join_run(options, *launched));
@@ -388,7 +388,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   }
   if (launch.security.plain_tcp) {
     line.note(
-        "--plain-tcp: model, data and token travel in clear text; whoever sits on the way can "
+        "--plain-tcp: model, data and token travel in clear text; any host on the path can "
         "read and change them");
   }
   launch.all_ended = life.number > 0 && !launched;

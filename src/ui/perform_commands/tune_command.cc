@@ -241,7 +241,9 @@ command::Command add_tune(CLI::App& app) {
                                           "of another tune, of the same model: nothing is trained")
                              ->type_name("FILE");
   command::heading(words, "What is tried");
-  words->add_option("--probes", options->probes, "short trainings, beside one to compare with")
+  words
+      ->add_option("--probes", options->probes,
+                   "short trainings, in addition to one to compare with")
       ->check(CLI::Range(1, static_cast<int>(tune::kProbesMax)))
       ->excludes(profile);
   words

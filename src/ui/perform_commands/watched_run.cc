@@ -78,7 +78,7 @@ WatchedRun::~WatchedRun() {
 Result<std::string> status_page_of(const std::string& folder) {
   const std::string path = watch_path(folder);
   if (!std::filesystem::exists(path))
-    return unusable(fmt::format("{}: no run is going on here", folder),
+    return unusable(fmt::format("{}: no run is active here", folder),
                     "--out with the folder that tombolo train was given, or --at ADDRESS:PORT");
   const Value file = TRY(parse_json(TRY(read_file(path)), path));
   const Watch watch = TRY(read_fields<Watch>(file, path));

@@ -24,7 +24,7 @@ Status one_memory(const plan::Job& job) {
   for (const cluster::Datacenter& each : job.cluster.datacenters) {
     if (each.device.memory_bandwidth == first.device.memory_bandwidth) continue;
     return unusable(
-        fmt::format("{}: cluster: {} of {} and {} of {} reduce at unlike rates", job.file,
+        fmt::format("{}: cluster: {} of {} and {} of {} reduce at different rates", job.file,
                     first.device.name, first.name, each.device.name, each.name),
         "a system file: --system-configuration=system.json");
   }

@@ -25,8 +25,8 @@ Result<plan::Plan> named_plan(const std::string& name, const plan::Plan& plan) {
   return out;
 }
 
-// Strands of the law's layer; nothing where another source priced the stages, or no layer
-// communicates inside and nobody asked.
+// Strands of the law's layer; nothing if another source priced the stages, or if no layer
+// communicates inside and strands were not requested.
 Result<std::optional<strand::PairOffer>> offer_for(const SimulateOptions& options,
                                                    const plan::Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
@@ -46,7 +46,7 @@ Result<ChosenPolicy> adjust(const plan::Plan& plan, const std::string& trace_fil
                             schedule_search::BestScheduleOptions options) {
   if (!plan.pairs.empty()) {
     return unusable(
-        "--measured: the Plan has pairs, and passes beside each other do not tell what "
+        "--measured: the Plan has pairs, and passes that run together do not tell what "
         "they take alone",
         "a Plan without pairs, and a Trace of it");
   }
@@ -125,7 +125,7 @@ void print_best(std::ostream& out, const BestSchedule& best) {
       brief(seconds(best.bound.value)), best.bound.reason);
   if (*best.winner().makespan != best.iteration()) {
     out << fmt::format(
-        "  simulated {}; alone on its links, and without sums of gradients, it takes {}\n",
+        "  simulated {}; alone on its links, and without the gradient all-reduce, it takes {}\n",
         brief(seconds(best.iteration())), brief(seconds(*best.winner().makespan)));
   }
   for (const std::string& why : best.why) out << "  why: " << why << "\n";
@@ -162,7 +162,7 @@ void print_strands(std::ostream& out, const strand::PairOffer& offer) {
     return;
   }
   out << fmt::format(
-      "  strands: a layer's forward and backward take {} beside each other, {} one after the "
+      "  strands: a layer's forward and backward take {} together, {} one after the "
       "other; gain over both alone {:.3f}, above {:.3f} in 19 cases of 20\n",
       brief(offer.layer->together), brief(offer.layer->apart), offer.gain.expected, offer.gain.low);
 }

@@ -125,8 +125,9 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   out << fmt::format("  ranks compute {:.1f} %, wait for communication {:.1f} %, idle {:.1f} %\n",
                      share(sum.compute), share(sum.exposed_communication), share(sum.idle));
   if (const SimDuration exposed = simulation.breakdown.exposed_exchange; exposed.ns > 0) {
-    out << fmt::format("  waiting for sums of gradients: {} of an iteration, the mean over ranks\n",
-                       brief(seconds(exposed)));
+    out << fmt::format(
+        "  waiting for the gradient all-reduce: {} of an iteration, the mean over ranks\n",
+        brief(seconds(exposed)));
   }
   print_worth(out, cost::worth_of(plan, seconds(simulation.iteration)));
   print_wan(out, simulation);

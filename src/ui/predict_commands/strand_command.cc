@@ -78,13 +78,13 @@ std::string names_of(const strand::Dag& dag, strand::OperatorSet set) {
 void print_times(std::ostream& out, const StrandAnswer& a) {
   TextTable table({text_column(), "", text_column()});
   const auto line = [&](const char* what, double seconds, const std::string& note) {
-    table.row({what, microseconds(seconds), note});
+    table.row({what, brief(Seconds{seconds}), note});
   };
   const auto gain = [&](double seconds) {
     return fmt::format("gain {:.3f}", a.sequential / seconds);
   };
   line("one after the other", a.sequential, "");
-  line("as the stack overlaps by itself", a.by_stack, "");
+  line("as the stack overlaps on its own", a.by_stack, "");
   line("equation 2 of DHelix, with barriers", a.equation_2, gain(a.equation_2));
   line("segments with barriers", a.plan.seconds, gain(a.plan.seconds));
   line("streams with events", a.streams.seconds,
@@ -98,7 +98,7 @@ void print_segments(std::ostream& out, const StrandAnswer& a) {
     const strand::Segment& segment = a.plan.segments[i];
     table.row({fmt::format("{}", i + 1), names_of(a.pair.forward(), segment.operators.forward),
                names_of(a.pair.backward(), segment.operators.backward),
-               microseconds(segment.seconds)});
+               brief(Seconds{segment.seconds})});
   }
   out << table.text();
 }
@@ -112,7 +112,7 @@ void print_gain(std::ostream& out, const StrandAnswer& a) {
   out << fmt::format(
       "  hidden: {:.1f} % of {} of communication; memory: {} more, a layer's "
       "activations\n\n",
-      100 * a.exposure.hidden_share(), microseconds(a.exposure.communication_total()),
+      100 * a.exposure.hidden_share(), brief(Seconds{a.exposure.communication_total()}),
       brief(a.memory_more));
 }
 
@@ -123,7 +123,7 @@ void print_plan(std::ostream& out, const StrandAnswer& a) {
 
 // What two jobs differ in: their pictures and segments, one below the other.
 void print_beside(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
-  out << fmt::format("\nbeside it, {}: {}\n", job.name, strand_headline(job, a));
+  out << fmt::format("\nnext to it, {}: {}\n", job.name, strand_headline(job, a));
   print_gain(out, a);
   print_plan(out, a);
   if (!a.refused.empty()) out << fmt::format("\n  not worth it: {}\n", a.refused);
@@ -131,7 +131,8 @@ void print_beside(std::ostream& out, const plan::Job& job, const StrandAnswer& a
 
 void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
   out << fmt::format("{}: {}\n", job.name, strand_headline(job, a));
-  out << "predicted, the forward pass of one microbatch beside the backward pass of another:\n\n";
+  out << "predicted, the forward pass of one microbatch together with the backward pass of "
+         "another:\n\n";
   print_times(out, a);
   print_gain(out, a);
   TextTable table({text_column(), "", "", text_column()});

@@ -35,8 +35,6 @@ const char* color_of(strand::Kind kind, bool forward) {
 
 }  // namespace
 
-std::string microseconds(double seconds) { return fmt::format("{:.1f} us", 1e6 * seconds); }
-
 std::string strand_headline(const plan::Job& job, const StrandAnswer& answer) {
   return fmt::format("{} on {}, {}: {} + {} operators",
                      job.model->name.empty() ? "model" : job.model->name,
@@ -50,18 +48,18 @@ std::vector<std::vector<std::string>> exposure_rows(const Exposure& e) {
   const auto share = [&](double seconds) {
     return fmt::format("{:.1f} %", 100 * seconds / e.seconds);
   };
-  rows.push_back({"computation", microseconds(e.computation), share(e.computation), ""});
+  rows.push_back({"computation", brief(Seconds{e.computation}), share(e.computation), ""});
   rows.push_back(
-      {"its slow-down beside communication", microseconds(e.slowdown), share(e.slowdown), ""});
+      {"its slow-down during communication", brief(Seconds{e.slowdown}), share(e.slowdown), ""});
   for (size_t cause = 0; cause < strand::kCommunicationKinds; ++cause) {
     if (e.communication[cause] == 0) continue;
     rows.push_back(
         {fmt::format("waiting for {} communication", to_name(strand::kCommunications[cause])),
-         microseconds(e.waiting[cause]), share(e.waiting[cause]),
-         fmt::format("of {} alone", microseconds(e.communication[cause]))});
+         brief(Seconds{e.waiting[cause]}), share(e.waiting[cause]),
+         fmt::format("of {} alone", brief(Seconds{e.communication[cause]}))});
   }
   if (e.standing > 0) {
-    rows.push_back({"barriers and launches", microseconds(e.standing), share(e.standing), ""});
+    rows.push_back({"barriers and launches", brief(Seconds{e.standing}), share(e.standing), ""});
   }
   return rows;
 }
@@ -70,7 +68,8 @@ std::string strand_page(const StrandCommandOptions& options, const plan::Job& jo
                         const StrandAnswer& a) {
   report::StreamChartPage page;
   page.title = "Strands of " + job.name;
-  page.summary = strand_headline(job, a) + "; forward of one microbatch beside backward of another";
+  page.summary =
+      strand_headline(job, a) + "; forward of one microbatch together with backward of another";
   page.cards = {{"Gain", fmt::format("{:.3f}", a.expected_gain()),
                  fmt::format("above {:.3f} in 19 cases of 20", a.gain.low)},
                 {"A layer, both ways", brief(Seconds{a.paired}),

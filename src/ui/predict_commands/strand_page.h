@@ -9,8 +9,6 @@
 
 namespace tombolo::predict_commands {
 
-std::string microseconds(double seconds);
-
 // The model, its machines and degrees, how many operators.
 std::string strand_headline(const plan::Job& job, const strand::StrandAnswer& answer);
 

@@ -73,7 +73,7 @@ std::string fill_template(std::string_view text, const Parts& parts) {
     const std::string_view name = text.substr(open + 2, close - open - 2);
     const auto part = std::find_if(parts.begin(), parts.end(),
                                    [&](const auto& known) { return known.first == name; });
-    CHECK(part != parts.end(), "the template asks for {}, which nobody gives", name);
+    CHECK(part != parts.end(), "the template asks for {}, which has no text", name);
     out.append(text.substr(at, open - at)).append(part->second);
     at = close + 2;
   }

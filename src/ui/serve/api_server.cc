@@ -21,7 +21,7 @@ constexpr size_t kHeadMax = 16 * 1024;
 constexpr size_t kMoreThreads = 16;  // than prompts at once: for who is refused, and for metrics
 constexpr size_t kWaitingMax = 64;
 constexpr size_t kConnectionsMax = 512;
-constexpr SimDuration kGlance{100'000'000};  // how often somebody looks whether the client is there
+constexpr SimDuration kGlance{100'000'000};  // how often to check whether the client is still there
 
 // "http://localhost:3000" and its like: a page that a server of this machine sent.
 bool is_of_this_machine(std::string_view origin) {
@@ -97,7 +97,7 @@ Status ApiServer::Inside::check_who_can_reach() const {
                     "--certificate FILE --private-key FILE, or --listen 127.0.0.1:8000");
   }
   if (options_.keys.empty()) {
-    return unusable(fmt::format("{} can be reached by other hosts, and anybody could ask",
+    return unusable(fmt::format("{} can be reached by other hosts, and any client could ask",
                                 options_.listen.text()),
                     "--api-keys FILE, or --listen 127.0.0.1:8000");
   }

@@ -372,7 +372,7 @@ TEST_F(Served, OpensToOthersOnlyWithTlsAndKeys) {
   wanted.certificate = "cert.pem";
   const auto anybody = ApiServer::open(wanted, backend_, tokenizer_, clock_);
   ASSERT_FALSE(anybody);
-  EXPECT_THAT(anybody.error().text(), HasSubstr("anybody could ask"));
+  EXPECT_THAT(anybody.error().text(), HasSubstr("any client could ask"));
   wanted.keys = ApiKeys::parse(kKey, "keys").value();
   const auto no_file = ApiServer::open(wanted, backend_, tokenizer_, clock_);
   ASSERT_FALSE(no_file);

@@ -60,7 +60,7 @@ class LastingBackend::Lasting final : public Answer {
   }
 
   static Step other_answer() {
-    return {.kind = StepKind::kFailed, .message = "Begun anew, the answer became another one."};
+    return {.kind = StepKind::kFailed, .message = "Computed again, the answer became another one."};
   }
 
   Step begin_again(SimDuration patience) {
@@ -93,9 +93,9 @@ class LastingBackend::Lasting final : public Answer {
   Place place_;  // outlives its answer
   SimTime since_;
   std::vector<int64_t> given_;  // tokens; of what is not committed
-  size_t again_ = 0;            // so many of them this worker has given
+  size_t again_ = 0;            // how many of them this worker has given
   bool committed_ = false;
-  std::unique_ptr<Answer> answer_;  // null: of nobody now
+  std::unique_ptr<Answer> answer_;  // null: from no worker now
 };
 
 LastingBackend::LastingBackend(std::unique_ptr<Backend> first, Open open, LastingOptions options,

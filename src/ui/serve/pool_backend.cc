@@ -65,7 +65,7 @@ tl::expected<PoolBackend::Taken, Refused> PoolBackend::ask(const Request& reques
     if (!first) first = answer.error();
     if (answer.error().why != Refusal::kBusy) return tl::unexpected(answer.error());
   }
-  return tl::unexpected(first.value_or(Refused{Refusal::kBusy, "nobody else is there"}));
+  return tl::unexpected(first.value_or(Refused{Refusal::kBusy, "no other worker is there"}));
 }
 
 // Those that are there before those that are not.

@@ -26,7 +26,7 @@ class WorkerLine {
     int64_t threads = 1;
   };
   static Result<std::unique_ptr<WorkerLine>> to_child(const Child& child);
-  // Connects to the socket at `path`, without retries.
+  // Connects to the socket at `path`, within 200 ms and without retries.
   static Result<std::unique_ptr<WorkerLine>> to_run(const std::string& path);
   ~WorkerLine();  // a child ends with it
   WorkerLine(const WorkerLine&) = delete;

@@ -1,4 +1,4 @@
-// Who knocks at an Endpoint and is no peer: wrong hellos, crowds, and the wrong peer.
+// Connections to an Endpoint that are no peer's: wrong hellos, crowds, and the wrong peer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST_F(EndpointTest, DataBeforeAHelloIsRefused) {
   expect_refused(data_frame({1, 1}, "hi", 2), "did not say hello first");
 }
 
-TEST_F(EndpointTest, ASlowStrangerIsShownTheDoor) {
+TEST_F(EndpointTest, ASlowUnauthenticatedConnectionIsClosed) {
   auto zero = endpoint(0, {30'000'000});
   RawPeer stranger(zero->port());
   const auto hello = link::hello_frame(identity(1), 0);
@@ -112,20 +112,20 @@ TEST_F(EndpointTest, ACrowdKeepsNoMemberOut) {
   }
 }
 
-// Whoever answers has too many callers, twice; the third call is answered.
+// The answering side has too many callers, twice; the third call is answered.
 TEST_F(EndpointTest, ADialerThatWasOneTooManyTriesAgain) {
-  const int door = socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{.sin_family = AF_INET};
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof at;
-  ASSERT_EQ(::bind(door, reinterpret_cast<sockaddr*>(&at), size), 0);
-  ASSERT_EQ(::listen(door, 8), 0);
-  ASSERT_EQ(getsockname(door, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener, 8), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
   auto answers = std::async(std::launch::async, [&] {
     const auto crowd = link::failure_frame(identity(1), link::crowded());
     const auto no = link::failure_frame(identity(1), {.message = "it is late"});
     for (const auto& say : {crowd, crowd, no}) {
-      const int call = ::accept(door, nullptr, nullptr);
+      const int call = ::accept(listener, nullptr, nullptr);
       ::send(call, say.data(), say.size(), MSG_NOSIGNAL);
       std::array<char, 1000> some{};
       while (recv(call, some.data(), some.size(), 0) > 0) {  // until it hangs up
@@ -137,7 +137,7 @@ TEST_F(EndpointTest, ADialerThatWasOneTooManyTriesAgain) {
   const Status status = zero->connect(1, "127.0.0.1", ntohs(at.sin_port), {}, soon());
   EXPECT_THAT(status.error().message, HasSubstr("it is late"));
   answers.get();
-  ::close(door);
+  ::close(listener);
 }
 
 TEST_F(EndpointTest, ADuplicateRankIsRefusedAndTheFirstGoesOn) {
@@ -179,22 +179,23 @@ TEST_F(EndpointTest, NobodyThereIsToldAtTheDeadline) {
   EXPECT_EQ(zero->receive(1, {1, 1}, soon()).error().message, "there is no link to rank 1");
 }
 
-// A rank that is killed while it links: the run goes on without it, as after any other kill.
+// A rank that is killed while it links: the run continues without it, as after any other kill.
 TEST_F(EndpointTest, WhoHangsUpDuringTheHandshakeIsLost) {
-  const int door = socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{.sin_family = AF_INET};
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof at;
-  ASSERT_EQ(::bind(door, reinterpret_cast<sockaddr*>(&at), size), 0);
-  ASSERT_EQ(::listen(door, 1), 0);
-  ASSERT_EQ(getsockname(door, reinterpret_cast<sockaddr*>(&at), &size), 0);
-  auto killed = std::async(std::launch::async, [&] { ::close(::accept(door, nullptr, nullptr)); });
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  auto killed =
+      std::async(std::launch::async, [&] { ::close(::accept(listener, nullptr, nullptr)); });
   auto zero = endpoint(0);
   const Status dialed = zero->connect(1, "127.0.0.1", ntohs(at.sin_port), {}, soon());
   EXPECT_EQ(dialed.error().code, ErrorCode::kLostPeer);
   EXPECT_THAT(dialed.error().message, HasSubstr("it hung up during the handshake"));
   killed.get();
-  ::close(door);
+  ::close(listener);
 }
 
 }  // namespace

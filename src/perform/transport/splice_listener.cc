@@ -1,4 +1,4 @@
-#include "perform/transport/splice_door.h"
+#include "perform/transport/splice_listener.h"
 
 #include <asio.hpp>
 #include <chrono>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "perform/link/splice.h"
-#include "perform/link/strangers.h"
+#include "perform/link/unauthenticated.h"
 #include "perform/transport/address.h"
 #include "perform/transport/refusal_lines.h"
 #include "perform/transport/tcp_state.h"
@@ -27,7 +27,7 @@ constexpr SimDuration kUnacknowledgedMax{60'000'000'000};  // then a call is ove
 
 }  // namespace
 
-class SpliceDoor::Driver {
+class SpliceListener::Driver {
  public:
   explicit Driver(Options options)
       : options_(std::move(options)), acceptor_(io_), accept_timer_(io_) {}
@@ -50,7 +50,7 @@ class SpliceDoor::Driver {
     std::string remote;
     link::Preface preface{};
     bool open = true;
-    bool stranger = true;
+    bool unauthenticated = true;
     std::shared_ptr<Call> partner;
     std::vector<std::byte> buffer;  // what came from here and goes to the partner
     bool said_all = false;          // its direction is over
@@ -72,7 +72,7 @@ class SpliceDoor::Driver {
   asio::steady_timer accept_timer_;
   uint16_t port_ = 0;
   uint64_t next_id_ = 0;
-  link::Strangers strangers_;
+  link::Unauthenticated unauthenticated_;
   const SystemClock clock_;
   RefusalLines refusals_;
   std::map<uint64_t, CallPtr> calls_;
@@ -80,7 +80,7 @@ class SpliceDoor::Driver {
   std::thread thread_;
 };
 
-Status SpliceDoor::Driver::listen() {
+Status SpliceListener::Driver::listen() {
   if (!options_.anywhere) TRY(check_stays_here(options_.listen_address, options_.network));
   asio::error_code error;
   const auto address = asio::ip::make_address(options_.listen_address, error);
@@ -99,7 +99,7 @@ Status SpliceDoor::Driver::listen() {
   return {};
 }
 
-void SpliceDoor::Driver::accept_next() {
+void SpliceListener::Driver::accept_next() {
   const auto call = std::make_shared<Call>(io_);
   acceptor_.async_accept(call->socket, [this, call](asio::error_code error) {
     if (error) {  // out of file descriptors, mostly: others may end meanwhile
@@ -109,14 +109,14 @@ void SpliceDoor::Driver::accept_next() {
     }
     welcome(call);
     const SimTime now = clock_.now();
-    const SimTime room = strangers_.room_at(now);
+    const SimTime room = unauthenticated_.room_at(now);
     if (room <= now) return accept_next();
     accept_timer_.expires_after(std::chrono::nanoseconds((room - now).ns));
     accept_timer_.async_wait([this](asio::error_code) { accept_next(); });
   });
 }
 
-void SpliceDoor::Driver::welcome(const CallPtr& call) {
+void SpliceListener::Driver::welcome(const CallPtr& call) {
   asio::error_code ignored;
   const auto remote = call->socket.remote_endpoint(ignored);
   call->remote = fmt::format("{}:{}", remote.address().to_string(), remote.port());
@@ -126,7 +126,7 @@ void SpliceDoor::Driver::welcome(const CallPtr& call) {
   call->id = ++next_id_;
   calls_[call->id] = call;
   set_user_timeout(call->socket.native_handle(), kUnacknowledgedMax);
-  const auto goes = strangers_.add(call->id, remote.address().to_string(), clock_.now());
+  const auto goes = unauthenticated_.add(call->id, remote.address().to_string(), clock_.now());
   if (goes) refuse(CallPtr(calls_.at(*goes)), "too many calls at once");
   if (calls_.size() > kCallsMax) return refuse(call, "too many calls at once");
   call->timer.expires_after(std::chrono::nanoseconds(options_.handshake_max.ns));
@@ -143,12 +143,12 @@ void SpliceDoor::Driver::welcome(const CallPtr& call) {
                    });
 }
 
-void SpliceDoor::Driver::on_preface(const CallPtr& call) {
+void SpliceListener::Driver::on_preface(const CallPtr& call) {
   const auto wanted = link::decode_preface(options_.token, options_.ranks, call->preface);
   if (!wanted) return refuse(call, wanted.error().message);
   call->timer.cancel();
-  call->stranger = false;
-  strangers_.remove(call->id);
+  call->unauthenticated = false;
+  unauthenticated_.remove(call->id);
   const link::Pairing::Answer answer = pairing_.add(call->id, *wanted);
   if (answer.replaced) end(CallPtr(calls_.at(*answer.replaced)));
   if (!answer.partner) return wait(call);
@@ -156,14 +156,14 @@ void SpliceDoor::Driver::on_preface(const CallPtr& call) {
 }
 
 // Says nothing until it is joined. What comes before that is its end, or nonsense.
-void SpliceDoor::Driver::wait(const CallPtr& call) {
+void SpliceListener::Driver::wait(const CallPtr& call) {
   call->socket.async_wait(tcp::socket::wait_read, [this, call](asio::error_code error) {
     if (error || !call->open || call->partner) return;
     end(call);
   });
 }
 
-void SpliceDoor::Driver::join(const CallPtr& a, const CallPtr& b) {
+void SpliceListener::Driver::join(const CallPtr& a, const CallPtr& b) {
   a->partner = b;
   b->partner = a;
   asio::error_code ignored;
@@ -180,7 +180,7 @@ void SpliceDoor::Driver::join(const CallPtr& a, const CallPtr& b) {
 }
 
 // From here to the partner, and again: never more than one buffer is on its way.
-void SpliceDoor::Driver::copy(const CallPtr& from) {
+void SpliceListener::Driver::copy(const CallPtr& from) {
   from->socket.async_read_some(
       asio::buffer(from->buffer), [this, from](asio::error_code error, size_t bytes) {
         if (!from->open) return;
@@ -201,7 +201,7 @@ void SpliceDoor::Driver::copy(const CallPtr& from) {
       });
 }
 
-void SpliceDoor::Driver::refuse(const CallPtr& call, const std::string& reason) {
+void SpliceListener::Driver::refuse(const CallPtr& call, const std::string& reason) {
   const auto line =
       refusals_.add("refused to splice a connection", call->remote, reason, clock_.now());
   if (options_.log && line) options_.log(*line);
@@ -209,28 +209,28 @@ void SpliceDoor::Driver::refuse(const CallPtr& call, const std::string& reason) 
 }
 
 // With its partner, if it has one.
-void SpliceDoor::Driver::end(const CallPtr& call) {
+void SpliceListener::Driver::end(const CallPtr& call) {
   if (!std::exchange(call->open, false)) return;
   asio::error_code ignored;
   call->timer.cancel();
   call->socket.close(ignored);
-  if (std::exchange(call->stranger, false)) strangers_.remove(call->id);
+  if (std::exchange(call->unauthenticated, false)) unauthenticated_.remove(call->id);
   pairing_.remove(call->id);
   calls_.erase(call->id);
   if (const CallPtr partner = std::exchange(call->partner, nullptr)) end(partner);
 }
 
-Result<std::unique_ptr<SpliceDoor>> SpliceDoor::open(Options options) {
+Result<std::unique_ptr<SpliceListener>> SpliceListener::open(Options options) {
   CHECK(options.ranks >= 2 && options.handshake_max.ns > 0,
         "a splice for {} ranks, who have {} ns to say whom they want", options.ranks,
         options.handshake_max.ns);
   auto driver = std::make_unique<Driver>(std::move(options));
   TRY(driver->listen());
-  return std::unique_ptr<SpliceDoor>(new SpliceDoor(std::move(driver)));
+  return std::unique_ptr<SpliceListener>(new SpliceListener(std::move(driver)));
 }
 
-SpliceDoor::SpliceDoor(std::unique_ptr<Driver> driver) : driver_(std::move(driver)) {}
-SpliceDoor::~SpliceDoor() = default;
-uint16_t SpliceDoor::port() const { return driver_->port(); }
+SpliceListener::SpliceListener(std::unique_ptr<Driver> driver) : driver_(std::move(driver)) {}
+SpliceListener::~SpliceListener() = default;
+uint16_t SpliceListener::port() const { return driver_->port(); }
 
 }  // namespace tombolo::transport

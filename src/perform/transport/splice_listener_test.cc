@@ -1,5 +1,6 @@
-// Two Endpoints that can only call out, and a splice door between them, over real loopback sockets.
-#include "perform/transport/splice_door.h"
+// Two Endpoints that can only make outgoing connections, and a SpliceListener between them, over real
+// loopback sockets.
+#include "perform/transport/splice_listener.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -50,17 +51,17 @@ class Caller {
   int fd_;
 };
 
-class SpliceDoorTest : public testing::Test {
+class SpliceListenerTest : public testing::Test {
  protected:
   SimTime soon() const { return clock_.now() + SimDuration{60'000'000'000}; }
-  std::unique_ptr<SpliceDoor> door(SimDuration handshake_max = {60'000'000'000}) {
-    auto made = SpliceDoor::open({.token = kToken,
-                                  .ranks = 3,
-                                  .handshake_max = handshake_max,
-                                  .log = [this](const auto& line) {
-                                    const std::lock_guard lock(mutex_);
-                                    lines_.push_back(line);
-                                  }});
+  std::unique_ptr<SpliceListener> listener(SimDuration handshake_max = {60'000'000'000}) {
+    auto made = SpliceListener::open({.token = kToken,
+                                      .ranks = 3,
+                                      .handshake_max = handshake_max,
+                                      .log = [this](const auto& line) {
+                                        const std::lock_guard lock(mutex_);
+                                        lines_.push_back(line);
+                                      }});
     EXPECT_TRUE(made) << made.error().text();
     return std::move(*made);
   }
@@ -95,14 +96,14 @@ class SpliceDoorTest : public testing::Test {
   std::vector<std::string> lines_;
 };
 
-class SplicedLink : public SpliceDoorTest,
+class SplicedLink : public SpliceListenerTest,
                     public testing::WithParamInterface<std::pair<uint32_t, bool>> {};
 
 TEST_P(SplicedLink, CarriesMessagesBothWaysBitByBit) {
   const auto [connections, tls] = GetParam();
-  const auto door = this->door();
+  const auto listener = this->listener();
   const auto a = endpoint(0, tls), b = endpoint(1, tls);
-  meet(*a, *b, door->port(), {.connections = connections}, soon());
+  meet(*a, *b, listener->port(), {.connections = connections}, soon());
   const size_t sizes[] = {0, 1, 100'000, 3'000'000};
   for (uint64_t i = 0; i < std::size(sizes); ++i) {
     ASSERT_TRUE(a->send(1, {1, i}, noise(sizes[i], i)));
@@ -133,10 +134,11 @@ TEST_P(SplicedLink, CarriesMessagesBothWaysBitByBit) {
 // The urgent message, sent last, overtakes what is queued.
 TEST_P(SplicedLink, TheUrgentOvertakes) {
   const auto [connections, tls] = GetParam();
-  const auto door = this->door();
+  const auto listener = this->listener();
   const auto a = endpoint(0, tls), b = endpoint(1, tls);
   const link::Payload bulk = noise(2'000'000, 1);
-  meet(*a, *b, door->port(), {.rate = BytesPerSecond{10e6}, .connections = connections}, soon());
+  meet(*a, *b, listener->port(), {.rate = BytesPerSecond{10e6}, .connections = connections},
+       soon());
   // 20 MB at 10 MB/s take 2 s.
   for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(a->send(1, {1, i}, link::Payload(bulk), 100));
   ASSERT_TRUE(a->send(1, {2, 0}, noise(1000, 99), 0));
@@ -151,11 +153,11 @@ INSTANTIATE_TEST_SUITE_P(All, SplicedLink,
                          testing::Values(std::pair{1u, false}, std::pair{4u, false},
                                          std::pair{1u, true}, std::pair{4u, true}));
 
-TEST_F(SpliceDoorTest, ItsEndIsTheEndOfTheLinksThroughIt) {
-  auto door = this->door();
+TEST_F(SpliceListenerTest, ItsEndIsTheEndOfTheLinksThroughIt) {
+  auto listener = this->listener();
   const auto a = endpoint(0, true), b = endpoint(1, true);
-  meet(*a, *b, door->port(), {.connections = 4}, soon());
-  door.reset();
+  meet(*a, *b, listener->port(), {.connections = 4}, soon());
+  listener.reset();
   const auto here = a->receive(1, {1, 1}, soon());
   const auto there = b->receive(0, {1, 1}, soon());
   ASSERT_FALSE(here);
@@ -167,24 +169,24 @@ TEST_F(SpliceDoorTest, ItsEndIsTheEndOfTheLinksThroughIt) {
   EXPECT_THAT(there.error().message, HasSubstr("lost rank 0"));
 }
 
-TEST_F(SpliceDoorTest, WhoShakesHandsHearsOfItsEnd) {
-  auto door = this->door();
+TEST_F(SpliceListenerTest, WhoShakesHandsHearsOfItsEnd) {
+  auto listener = this->listener();
   const auto a = endpoint(0, false);
-  Caller partner(door->port());
+  Caller partner(listener->port());
   partner.say(link::encode_preface(kToken, {1, 0, 0}));
-  const uint16_t port = door->port();
+  const uint16_t port = listener->port();
   auto met =
       std::async(std::launch::async, [&] { return a->meet(1, "127.0.0.1", port, {}, soon()); });
   EXPECT_EQ(partner.hear(), link::kJoined);
-  door.reset();
+  listener.reset();
   const Status status = met.get();
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("rank 1"));
 }
 
-TEST_F(SpliceDoorTest, AnEndIsPassedOnAndTheOtherDirectionGoesOn) {
-  const auto door = this->door();
-  Caller a(door->port()), b(door->port());
+TEST_F(SpliceListenerTest, AnEndIsPassedOnAndTheOtherDirectionGoesOn) {
+  const auto listener = this->listener();
+  Caller a(listener->port()), b(listener->port());
   a.say(link::encode_preface(kToken, {1, 2, 0}));
   b.say(link::encode_preface(kToken, {2, 1, 0}));
   EXPECT_EQ(a.hear(), link::kJoined);
@@ -199,15 +201,15 @@ TEST_F(SpliceDoorTest, AnEndIsPassedOnAndTheOtherDirectionGoesOn) {
   EXPECT_EQ(a.hear(), std::nullopt);
 }
 
-TEST_F(SpliceDoorTest, StrangersAreRefusedWithALine) {
-  const auto door = this->door();
-  Caller garbage(door->port());
+TEST_F(SpliceListenerTest, StrangersAreRefusedWithALine) {
+  const auto listener = this->listener();
+  Caller garbage(listener->port());
   garbage.say(noise(link::kPrefaceBytes, 1));
   EXPECT_EQ(garbage.hear(), std::nullopt);
-  Caller foreign(door->port());
+  Caller foreign(listener->port());
   foreign.say(link::encode_preface(kOther, {1, 2, 0}));
   EXPECT_EQ(foreign.hear(), std::nullopt);
-  Caller short_one(door->port());
+  Caller short_one(listener->port());
   short_one.say(noise(10, 1));
   short_one.stop_talking();
   EXPECT_EQ(short_one.hear(), std::nullopt);
@@ -216,31 +218,32 @@ TEST_F(SpliceDoorTest, StrangersAreRefusedWithALine) {
                                    HasSubstr("it hung up before it said whom it wants")));
 }
 
-TEST_F(SpliceDoorTest, TheSlowAreRefusedAndMembersMayWait) {
-  const auto door = this->door({500'000'000});
-  Caller member(door->port());
+TEST_F(SpliceListenerTest, TheSlowAreRefusedAndMembersMayWait) {
+  const auto listener = this->listener({500'000'000});
+  Caller member(listener->port());
   member.say(link::encode_preface(kToken, {1, 2, 0}));
-  Caller slow(door->port());
+  Caller slow(listener->port());
   slow.say(noise(10, 1));
   EXPECT_EQ(slow.hear(), std::nullopt);
   EXPECT_THAT(lines(), ElementsAre(HasSubstr("it did not say whom it wants within 500 ms")));
-  Caller partner(door->port());
+  Caller partner(listener->port());
   partner.say(link::encode_preface(kToken, {2, 1, 0}));
   EXPECT_EQ(member.hear(), link::kJoined);
   EXPECT_EQ(partner.hear(), link::kJoined);
 }
 
-TEST_F(SpliceDoorTest, NobodyIsHeardOnAnAddressThatLeadsOutUnprotected) {
-  const auto made = SpliceDoor::open({.listen_address = "0.0.0.0", .token = kToken, .ranks = 2});
+TEST_F(SpliceListenerTest, NobodyIsHeardOnAnAddressThatLeadsOutUnprotected) {
+  const auto made =
+      SpliceListener::open({.listen_address = "0.0.0.0", .token = kToken, .ranks = 2});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::kUnusable);
 }
 
-using SpliceDoorDeathTest = SpliceDoorTest;
+using SpliceListenerDeathTest = SpliceListenerTest;
 
-TEST_F(SpliceDoorDeathTest, ItJoinsTwoThatMaySpeak) {
-  EXPECT_DEATH(static_cast<void>(SpliceDoor::open({.ranks = 1})), "a splice for 1 ranks");
-  EXPECT_DEATH(static_cast<void>(SpliceDoor::open({.ranks = 2, .handshake_max = {}})),
+TEST_F(SpliceListenerDeathTest, ItJoinsTwoThatMaySpeak) {
+  EXPECT_DEATH(static_cast<void>(SpliceListener::open({.ranks = 1})), "a splice for 1 ranks");
+  EXPECT_DEATH(static_cast<void>(SpliceListener::open({.ranks = 2, .handshake_max = {}})),
                "who have 0 ns to say whom they want");
 }
 

@@ -1,4 +1,4 @@
-#include "perform/link/strangers.h"
+#include "perform/link/unauthenticated.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace tombolo::link {
 
-const std::pair<const Strangers::Id, Strangers::One>* Strangers::first(
+const std::pair<const Unauthenticated::Id, Unauthenticated::One>* Unauthenticated::first(
     const std::string* address) const {
   const std::pair<const Id, One>* out = nullptr;
   for (const auto& each : all_) {
@@ -16,13 +16,14 @@ const std::pair<const Strangers::Id, Strangers::One>* Strangers::first(
   return out;
 }
 
-SimTime Strangers::room_at(SimTime now) const {
+SimTime Unauthenticated::room_at(SimTime now) const {
   if (all_.size() < options_.total) return now;
   return std::max(now, had_its_time(first(nullptr)->second));
 }
 
-std::optional<Strangers::Id> Strangers::add(Id id, const std::string& address, SimTime now) {
-  CHECK(!all_.contains(id), "stranger {} came twice", id);
+std::optional<Unauthenticated::Id> Unauthenticated::add(Id id, const std::string& address,
+                                                        SimTime now) {
+  CHECK(!all_.contains(id), "connection {} came twice", id);
   const size_t same = by_address_[address];
   std::optional<Id> goes;
   if (same >= options_.per_address) {
@@ -43,12 +44,12 @@ std::optional<Strangers::Id> Strangers::add(Id id, const std::string& address, S
   return goes;
 }
 
-void Strangers::spoke(Id id) {
+void Unauthenticated::spoke(Id id) {
   const auto at = all_.find(id);
   if (at != all_.end()) at->second.spoke = true;
 }
 
-void Strangers::remove(Id id) {
+void Unauthenticated::remove(Id id) {
   const auto at = all_.find(id);
   if (at == all_.end()) return;
   const auto count = by_address_.find(at->second.address);

@@ -1,4 +1,4 @@
-#include "perform/link/strangers.h"
+#include "perform/link/unauthenticated.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@ namespace tombolo::link {
 namespace {
 
 constexpr SimDuration kOneMillisecond{1'000'000};
-const Strangers::Options kFew{.total = 4, .per_address = 3};
+const Unauthenticated::Options kFew{.total = 4, .per_address = 3};
 
-TEST(Strangers, TheOldestSilentOneGoesAndOnlyWhenItHadItsTime) {
-  Strangers strangers(kFew);
+TEST(Unauthenticated, TheOldestSilentOneGoesAndOnlyWhenItHadItsTime) {
+  Unauthenticated strangers(kFew);
   SimTime now;
-  for (Strangers::Id id = 1; id <= 4; ++id) EXPECT_FALSE(strangers.add(id, "a", now));
+  for (Unauthenticated::Id id = 1; id <= 4; ++id) EXPECT_FALSE(strangers.add(id, "a", now));
   EXPECT_EQ(strangers.room_at(now), now + kOneMillisecond * 100);
   strangers.spoke(1);
   now = now + kOneMillisecond * 100;
@@ -25,12 +25,12 @@ TEST(Strangers, TheOldestSilentOneGoesAndOnlyWhenItHadItsTime) {
   EXPECT_EQ(strangers.size(), 3u);
 }
 
-TEST(Strangers, AFloodTakesOnlyItsOwnPlaces) {
-  Strangers strangers(kFew);
+TEST(Unauthenticated, AFloodTakesOnlyItsOwnPlaces) {
+  Unauthenticated strangers(kFew);
   SimTime now;
   EXPECT_FALSE(strangers.add(1, "honest", now));
   now = now + kOneMillisecond * 200;  // it is the oldest by far, and slow
-  for (Strangers::Id id = 2; id <= 50; ++id) {
+  for (Unauthenticated::Id id = 2; id <= 50; ++id) {
     now = std::max(now, strangers.room_at(now));
     if (id > 4) now = now + kOneMillisecond * 100;
     EXPECT_NE(strangers.add(id, "flood", now), 1u);
@@ -39,13 +39,13 @@ TEST(Strangers, AFloodTakesOnlyItsOwnPlaces) {
 }
 
 // Whatever comes: never more than the total, never the newest, and there is always room soon.
-TEST(Strangers, AreBoundedAndMoveOn) {
+TEST(Unauthenticated, AreBoundedAndMoveOn) {
   for (uint64_t seed = 0; seed < seeds(200, 10'000); ++seed) {
     Random random = Random(seed).stream("strangers");
-    Strangers strangers({.total = 8, .per_address = 5});
+    Unauthenticated strangers({.total = 8, .per_address = 5});
     SimTime now;
-    std::map<Strangers::Id, SimTime> here;
-    for (Strangers::Id id = 1; id < 200; ++id) {
+    std::map<Unauthenticated::Id, SimTime> here;
+    for (Unauthenticated::Id id = 1; id < 200; ++id) {
       now = now + kOneMillisecond * static_cast<int64_t>(random.below(40));
       ASSERT_LE(strangers.room_at(now), now + kOneMillisecond * 1000);
       now = strangers.room_at(now);

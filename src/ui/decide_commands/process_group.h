@@ -1,8 +1,8 @@
-// Processes that answer one command together, as mpirun starts them.
+// A process group that answers one command together, as started by mpirun.
 //
-// The program `tombolo` is alone, and links no MPI, so that it starts in milliseconds. Where mpirun
-// started several of it, `tombolo sweep` becomes its sibling `tombolo-mpi` (ui/cli/mpirun.h,
-// sweep_mpi_main.cc), which is a crew over MPI.
+// The program `tombolo` is one process and does not link MPI, so that it starts in milliseconds. If
+// mpirun started several of it, `tombolo sweep` becomes its sibling `tombolo-mpi` (ui/cli/mpirun.h,
+// sweep_mpi_main.cc), which implements ProcessGroup over MPI.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace tombolo::decide_commands {
 
-class Crew {
+class ProcessGroup {
  public:
-  virtual ~Crew() = default;
+  virtual ~ProcessGroup() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // Rank 0's text, on every rank.
