@@ -57,13 +57,16 @@ std::string one_of(std::string_view misspelt, const std::vector<std::string>& kn
   };
   const std::string all = fmt::format("{}", fmt::join(known, ", "));
   if (misspelt.size() > 64) return "one of " + all;  // hostile input: not worth the quadratic time
-  const size_t most = std::max<size_t>(1, misspelt.size() / 4);
+  const std::string* nearest = nullptr;
+  size_t least = std::max<size_t>(1, misspelt.size() / 4) + 1;
   for (const std::string& name : known) {
-    if (edit_distance(lower(misspelt), lower(name)) <= most || letters(misspelt) == letters(name)) {
-      return fmt::format("\"{}\"; all: {}", name, all);
-    }
+    const size_t edits = edit_distance(lower(misspelt), lower(name));
+    const size_t distance = letters(misspelt) == letters(name) ? std::min<size_t>(edits, 1) : edits;
+    if (distance >= least || distance >= misspelt.size()) continue;
+    nearest = &name;
+    least = distance;
   }
-  return "one of " + all;
+  return nearest ? fmt::format("\"{}\"; all: {}", *nearest, all) : "one of " + all;
 }
 
 FieldReader::FieldReader(const Value& table, std::string file, std::string path,

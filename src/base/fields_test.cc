@@ -161,6 +161,8 @@ TEST(Fields, NearestName) {
   EXPECT_EQ(one_of("1F1B", {"gpipe", "1f1b", "zb-v"}), "\"1f1b\"; all: gpipe, 1f1b, zb-v");
   EXPECT_EQ(one_of("zbv", {"gpipe", "1f1b", "zb-v"}), "\"zb-v\"; all: gpipe, 1f1b, zb-v");
   EXPECT_EQ(one_of("eats", {"west", "east"}), "\"east\"; all: west, east");
+  EXPECT_EQ(one_of("region-20", {"region-1", "region-2"}), "\"region-2\"; all: region-1, region-2");
+  EXPECT_EQ(one_of("", {"w", "gpipe"}), "one of w, gpipe");
   EXPECT_EQ(one_of("fp64", {"bf16", "fp32"}), "one of bf16, fp32");
   EXPECT_EQ(one_of(std::string(100, 'a'), {std::string(100, 'a')}),
             "one of " + std::string(100, 'a'));
