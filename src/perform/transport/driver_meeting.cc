@@ -197,6 +197,11 @@ Status Driver::on_hello(const ConnectionPtr& c, const link::Frame& frame) {
     return failed(fmt::format("rank {} answered where rank {} was called", caller.rank, c->dialed));
   if (c->dialed >= 0 && caller.part != c->part)
     return failed(fmt::format("rank {} answered to another connection", caller.rank));
+  // The caller gave up or ends: it logs that itself, and may call again.
+  if (c->called() < 0 && caller.part.round == 0 && hung_up(*c)) {
+    end(c, {});
+    return {};
+  }
   std::vector<ConnectionPtr> outdated;
   const Status joined = join(c, caller, outdated);
   for (const ConnectionPtr& other : outdated) shut(other);
@@ -221,8 +226,6 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
     return fail(aborted_ && again ? Error{ErrorCode::kFailed, reason_of_abort()}
                                   : link::about_to_end());
   if (p.ended() && again) return failed("the link is over: " + p.end.message);
-  if (c->called() < 0 && caller.part.round == 0 && hung_up(*c))
-    return failed(fmt::format("rank {} hung up before it was answered", caller.rank));
   if (forsaken(p, caller)) begin_anew(p, outdated);
   if (c->recalls() && c->dialed >= 0) return rejoin(c, caller, p);
   if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))

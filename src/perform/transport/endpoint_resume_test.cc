@@ -365,6 +365,36 @@ TEST_F(EndpointResumeTest, WhoHungUpWithoutAWordMayCallAnew) {
   EXPECT_TRUE(std::holds_alternative<link::Received>(news->what));
 }
 
+// The caller logs it, not the rank that was called.
+TEST_F(EndpointResumeTest, ACallThatWasGivenUpIsClosedWithoutALine) {
+  std::promise<void> busy, released;
+  Log log;
+  Endpoint::Options slow = options(0);
+  slow.log = [&](const std::string& line) {  // the thread that answers calls is kept here
+    log.add(line);
+    if (log.lines().size() > 1) return;
+    busy.set_value();
+    released.get_future().wait();
+  };
+  auto made = Endpoint::create(std::move(slow), clock_);
+  ASSERT_TRUE(made) << made.error().text();
+  zero_ = std::move(*made);
+  RawPeer stranger(zero_->port());
+  stranger.say("GET / HTTP/1.1\r\n\r\n");
+  busy.get_future().wait();
+  const link::Terms terms{.grace = kMs * 60'000};
+  {
+    RawPeer first(zero_->port());
+    first.say(link::hello_frame(identity(1), 0, {.attempt = 1}, terms));
+  }
+  RawPeer second(zero_->port());
+  second.say(link::hello_frame(identity(1), 0, {.attempt = 2}, terms));
+  released.set_value();
+  EXPECT_EQ(second.hear(), link::FrameKind::kHello);
+  EXPECT_THAT(log.lines(), testing::ElementsAre(HasSubstr("not a Tombolo connection")));
+  zero_.reset();  // logs to what ends here
+}
+
 // It may hold something, and its process may come back.
 TEST_F(EndpointResumeTest, WhoSaidSomethingIsWaitedForWhoeverCalls) {
   zero_ = endpoint(options(0));
