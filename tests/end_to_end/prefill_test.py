@@ -346,7 +346,7 @@ class Server(ServerCase):
         self.refused(2, ["0.0.0.0:0 can be reached by other hosts", "--certificate"], "prefill", "--weights", "weights", "--listen",
                      "0.0.0.0:0")
         tls = ["--certificate", "cert.pem", "--private-key", "key.pem"]
-        self.refused(2, ["anybody could ask", "--api-keys"], "prefill", "--weights", "weights", "--listen", "0.0.0.0:0", *tls)
+        self.refused(2, ["any client could ask", "--api-keys"], "prefill", "--weights", "weights", "--listen", "0.0.0.0:0", *tls)
         self.write("keys", KEY)
         self.refused(2, ["others than its owner may read the keys", "chmod 600"], "prefill", "--weights", "weights", "--api-keys",
                      "keys")
