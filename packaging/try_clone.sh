@@ -1,5 +1,6 @@
 #!/bin/bash
-# What a newcomer types in a clone, README.md first; tools/package --demo calls it as root in a minimal Debian.
+# What a newcomer types in a clone, README.md first, or all tests (`try_clone.sh tests`); tools/package --demo and --tests call it
+# as root in a minimal Debian.
 # `documents_test.py --perform` names the commands that it leaves out: those upon files that only a reader has, and other programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +9,8 @@ add() { apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >
 
 apt-get -qq update
 add git ca-certificates  # needed to clone
+
+if [[ ${1:-demo} == tests ]]; then exec ./test.sh; fi
 
 echo "tools/setup"
 time tools/setup
