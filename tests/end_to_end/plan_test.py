@@ -89,6 +89,11 @@ class Plan(Case):
                 self.assertGreaterEqual(answer["best"]["parallelism"]["context"], 32)
                 self.assertIn("operators, and a strand at most 64", answer["strands"]["why_not"])
 
+    def test_keys_of_the_wan_have_no_effect_in_one_datacenter(self):
+        notes = self.json("plan", self.write("job.toml", TWO_STAGES + "data = 2\ncell = 2\ndiscipline = \"strict\"\n"))["notes"]
+        for key in ("cell = 2", 'discipline = "strict"'):
+            self.assertIn(f"parallelism.{key} has no effect: no pipeline crosses the WAN", notes)
+
     def test_other_models_and_contexts_beyond_strands(self):
         for preset, context in (("llama3-8b", 64), ("llama3-8b", 128), ("llama3-70b", 32), ("mixtral-8x7b", 32), ("gpt-oss-120b", 32)):
             with self.subTest(preset, context=context):

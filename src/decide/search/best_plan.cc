@@ -155,6 +155,18 @@ std::string note_on_schedule(layout::ScheduleKind asked, const std::string& sear
       name_of(asked), searched, name_of(asked));
 }
 
+std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std::string_view why) {
+  std::vector<std::string> keys;
+  if (asked.sharing) keys.push_back(fmt::format("sharing = \"{}\"", to_name(*asked.sharing)));
+  if (asked.cell) keys.push_back(fmt::format("cell = {}", *asked.cell));
+  if (asked.discipline != layout::Parallelism{}.discipline)
+    keys.push_back(fmt::format("discipline = \"{}\"", to_name(asked.discipline)));
+  std::vector<std::string> notes;
+  for (const std::string& key : keys)
+    notes.push_back(fmt::format("parallelism.{} has no effect: {}", key, why));
+  return notes;
+}
+
 Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options) {
   SearchSpace space = TRY(make_space(open, options.law, options.limits));
   const std::unique_ptr<Pricer> pricer = TRY(make_pricer(open.job, options.law));
@@ -169,6 +181,10 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
       !traits_of(asked).has(layout::kAllForwardsFirst)) {
     found.notes.push_back(note_on_schedule(asked, "1F1B and interleaved 1F1B"));
   }
+  layout::Parallelism shared = open.job.parallelism;
+  shared.sharing.reset();  // which the law says
+  for (std::string& note : notes_on_wan_keys(shared, "no pipeline crosses the WAN"))
+    found.notes.push_back(std::move(note));
   const SearchOptions how = search_options(open, options);
   const SearchResult result = search(space, *pricer, how);
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);

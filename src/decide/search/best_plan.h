@@ -84,5 +84,9 @@ std::string configuration_text(const cost::Configuration& configuration);
 
 // That a schedule which a job asks for is not what a search compares, which knows only `searched`.
 std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched);
+// One for each key of [parallelism] that says how pipelines share the WAN; `why` a search takes none.
+std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std::string_view why);
+inline constexpr const char* kSentSeparately =
+    "in a search every pipeline sends separately; tombolo simulate takes it";
 
 }  // namespace tombolo::search
