@@ -89,6 +89,26 @@ class Plan(Case):
                 self.assertGreaterEqual(answer["best"]["parallelism"]["context"], 32)
                 self.assertIn("operators, and a strand at most 64", answer["strands"]["why_not"])
 
+    def test_a_plan_is_written_with_the_strands_that_the_job_asks_for(self):
+        """As `simulate` makes it of the job that is written: one Plan, whichever file it goes to."""
+        job = ROOT / "examples" / "strands" / "automatic.toml"
+        answer = self.json("plan", job, "--out", self.folder / "plan.json")
+        self.ok("plan", job, "--out", self.folder / "job.toml")
+        plan, written = (self.json("simulate", self.folder / name) for name in ("plan.json", "job.toml"))
+        self.assertEqual(plan["iteration_ns"], written["iteration_ns"])
+        self.assertAlmostEqual(plan["iteration_ns"] / 1e9, answer["strands"]["simulated_s"], delta=1e-6)
+        self.assertLess(plan["iteration_ns"] / 1e9, 0.8 * answer["best"]["iteration_s"])
+
+    def test_strands_without_an_effect_are_noted(self):
+        alone = TWO_STAGES + "strands = true\n"
+        self.assertIn("  without strands: no layer communicates with other devices\n", self.ok("plan", self.write("job.toml", alone)))
+        self.assertEqual(self.json("plan", self.folder / "job.toml")["strands"]["why_not"], "no layer communicates with other devices")
+        by_law = self.tombolo("plan", self.folder / "job.toml", "--law", "rail-only")
+        self.assertIn("strands = true has no effect here", by_law.stderr)
+        several = f'[cluster]\nfile = "{ROOT / "examples" / "planning" / "five-zones.toml"}"\n'
+        several += alone[alone.index("[model]"):alone.index("[[cluster")] + alone[alone.index("[training]"):]
+        self.assertIn("strands = true has no effect here", self.tombolo("plan", self.write("several.toml", several)).stderr)
+
     def test_keys_of_the_wan_have_no_effect_in_one_datacenter(self):
         notes = self.json("plan", self.write("job.toml", TWO_STAGES + "data = 2\ncell = 2\ndiscipline = \"strict\"\n"))["notes"]
         for key in ("cell = 2", 'discipline = "strict"'):

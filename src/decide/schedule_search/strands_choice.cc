@@ -116,7 +116,7 @@ Result<StrandsChoice> choose_strands(const plan::Job& asked, const plan::Hardwar
   const bool has_pairs = layout::traits_of(schedule).has(layout::kPairs);
   const std::optional<WithStrands> with =
       with_strands(job, has_pairs ? std::optional(schedule) : std::nullopt, hardware);
-  if (!with) return off("no layer communicates with other devices");
+  if (!with) return off(kNoLayerCommunicates);
   if (!with->offer.layer) return off(with->offer.why_not);
   if (!with->iteration) return off(with->obstacle);
   const Result<Played> alone = play(choice.plan);

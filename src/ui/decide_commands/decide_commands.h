@@ -85,9 +85,6 @@ struct MixedPlanOptions {
   bool json = false;
 };
 
-// The Plan of a job with explicit parallelism that the simulator takes, memory included.
-Result<plan::Plan> simulatable(const plan::Job& job);
-
 // --out of `tombolo plan`: the Plan of a job with explicit parallelism (.json), or the job with a comment
 // (.toml). What was written, for people.
 Result<std::string> write_layout(const plan::Job& job, const std::string& path,

@@ -16,6 +16,7 @@
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
 #include "ui/command/caller.h"
+#include "ui/command/input.h"
 #include "ui/command/progress.h"
 #include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
@@ -277,26 +278,34 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
   return plan_mixed(open, mixed, out);
 }
 
-}  // namespace
-
-Result<plan::Plan> simulatable(const plan::Job& job) {
-  plan::Plan plan = TRY(cost::make_plan(job));
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
-  TRY(schedule::check_memory(plan, schedule));
-  return plan;
+// The Plan of a job with explicit parallelism that the simulator takes, memory included, as
+// `tombolo simulate` makes it of the job.
+Result<schedule_search::StrandsChoice> simulatable(const plan::Job& job) {
+  schedule_search::StrandsChoice choice;
+  if (job.parallelism.strands) {
+    choice = TRY(schedule_search::choose_strands(job));
+  } else {
+    choice.plan = TRY(cost::make_plan(job));
+  }
+  TRY(schedule::check_memory(choice.plan, TRY(schedule::build(choice.plan))));
+  return choice;
 }
+
+}  // namespace
 
 Result<std::string> write_layout(const plan::Job& job, const std::string& path,
                                  const std::string& comment) {
-  const Result<plan::Plan> plan = simulatable(job);
+  const Result<schedule_search::StrandsChoice> choice = simulatable(job);
+  const plan::Plan* const plan = choice ? &choice->plan : nullptr;
   const bool trainable =
       plan && plan->devices() == std::ssize(plan->ranks) && plan->parallelism.zero == 0;
   const char* readers = trainable ? "estimate, traffic, simulate and train"
                         : plan    ? "estimate, traffic and simulate"
                                   : "estimate and traffic";
   if (path.ends_with(".json")) {
-    if (!plan) return fail(Error(plan.error()).during("writing " + path));
+    if (!choice) return fail(Error(choice.error()).during("writing " + path));
     TRY(write_file(path, plan::to_json_text(*plan)));
+    if (!choice->line.empty()) command::note(choice->line);
     return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
   }
   if (!path.ends_with(".toml")) {
@@ -360,7 +369,15 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   if (options.tokens <= 0 && (options.deadline.value > 0 || options.budget.value > 0))
     return unusable("--deadline and --budget are to a target, which is not said",
                     "--across --tokens 2e12");
+  if (open.job.cluster.datacenters.size() > 1 || law != cost::Law::kTombolo) {
+    command::note_lost_strands(open.job);
+    open.job.parallelism.strands = false;
+    open.job.parallelism.strands_profile.clear();
+  }
   if (options.across) {
+    for (const std::string& note :
+         search::notes_on_wan_keys(open.job.parallelism, search::kSentSeparately))
+      command::note(note);
     if (law != cost::Law::kTombolo)
       return unusable("--across: ways are simulated, which the law tombolo prices",
                       "--law tombolo");
@@ -393,8 +410,10 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                .stop = [&] { return end.is_here(); }}));
   }
   const RankedPlan& best = found.top.front();
-  const std::optional<WithStrands> strands =
+  std::optional<WithStrands> strands =
       law == cost::Law::kTombolo ? schedule_search::with_strands(best.job) : std::nullopt;
+  if (!strands && open.job.parallelism.strands)
+    strands = WithStrands{.offer = {.why_not = schedule_search::kNoLayerCommunicates}};
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
