@@ -114,6 +114,20 @@ class Plan(Case):
         for key in ("cell = 2", 'discipline = "strict"'):
             self.assertIn(f"parallelism.{key} has no effect: no pipeline crosses the WAN", notes)
 
+    def test_samples_and_labels_stay_where_they_are(self):
+        """Over several datacenters: the pipeline begins and ends there, and what is written says so again."""
+        text = (ROOT / "examples" / "planning" / "five-zones-job.toml").read_text().replace(
+            'file = "five-zones.toml"', f'file = "{ROOT / "examples" / "planning" / "five-zones.toml"}"')
+        ends = '[parallelism]\nfirst_stage_in = ["iowa"]\nlast_stage_in = ["virginia", "montreal"]\n'
+        answer = self.json("plan", self.write("job.toml", text + ends), "--simulate-for", "0", "--out", self.folder / "out.toml")
+        where = answer["best"]["parallelism"]["datacenter_per_stage"]
+        self.assertEqual(where[0], "iowa")
+        self.assertIn(where[-1], ("virginia", "montreal"))
+        self.assertIn('first_stage_in = ["iowa"]', (self.folder / "out.toml").read_text())
+        self.ok("simulate", self.folder / "out.toml")
+        self.refused(2, ["job.toml", "parallelism.first_stage_in", "virgina", "virginia"], "plan",
+                     self.write("job.toml", text + ends.replace("iowa", "virgina")))
+
     def test_other_models_and_contexts_beyond_strands(self):
         for preset, context in (("llama3-8b", 64), ("llama3-8b", 128), ("llama3-70b", 32), ("mixtral-8x7b", 32), ("gpt-oss-120b", 32)):
             with self.subTest(preset, context=context):

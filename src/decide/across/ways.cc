@@ -26,6 +26,7 @@
 #include "predict/cost/worth.h"
 #include "predict/sim/simulate.h"
 #include "spec/model/model.h"
+#include "spec/plan/pipeline_ends.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::across {
@@ -180,11 +181,21 @@ class Search {
     candidates_.push_back({kind, std::move(name), std::move(job), closed_form});
   }
 
+  // With both ends, where [parallelism] says which datacenters these may be in.
+  bool may_hold_pipelines(const cluster::Datacenter& each) const {
+    return plan::may_lie_in(open_.job.parallelism, each.name);
+  }
+  std::string why_not_whole() const {
+    return fmt::format("parallelism: {}: not for both ends of a pipeline",
+                       plan::text_of_ends(open_.job.parallelism));
+  }
+
   void alone() {
     const cluster::Cluster& cluster = open_.job.cluster;
     const size_t count = cluster.datacenters.size();
     std::vector<std::optional<Result<search::BestPlan>>> found(count);
     parallel_for(count, options_.threads, [&](size_t i) {
+      if (!may_hold_pipelines(cluster.datacenters[i])) return;
       plan::OpenJob one = open_;
       one.job.cluster = part_of(cluster, {i});
       one.job.exchange.reset();
@@ -192,6 +203,10 @@ class Search {
     });
     for (size_t i = 0; i < count; ++i) {
       const std::string name = cluster.datacenters[i].name + " alone";
+      if (!found[i]) {
+        misses_.insert_or_assign(name, why_not_whole());
+        continue;
+      }
       if (!*found[i]) {
         miss(name, found[i]->error());
         continue;
@@ -395,11 +410,13 @@ class Search {
     for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
       const cluster::Cluster part = part_of(open_.job.cluster, subset);
       const bool joined = all_joined(part);
+      const bool whole = std::all_of(part.datacenters.begin(), part.datacenters.end(),
+                                     [&](const auto& each) { return may_hold_pipelines(each); });
       std::vector<std::string> names;
       for (const cluster::Datacenter& each : part.datacenters) names.push_back(each.name);
       std::sort(names.begin(), names.end());
       if (stopped()) return;
-      const std::vector<plan::Job> all = jobs_of(subset, part);
+      const std::vector<plan::Job> all = whole ? jobs_of(subset, part) : std::vector<plan::Job>{};
       for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
         if (exchange.is_local() != local) continue;
         const std::string name = "gradients across, " + exchange_text(exchange);
@@ -408,7 +425,7 @@ class Search {
               name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));
           continue;
         }
-        if (all.empty()) misses_.try_emplace(name, why_no_pipeline());
+        if (all.empty()) misses_.try_emplace(name, whole ? why_no_pipeline() : why_not_whole());
         const std::vector<plan::Job> jobs = local ? best_of(fitting(all, exchange), names) : all;
         for (plan::Job job : jobs) {
           job.exchange = exchange;

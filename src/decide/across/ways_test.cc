@@ -403,6 +403,26 @@ TEST(Ways, WhatIsNoWaySaysWhy) {
   EXPECT_TRUE(found->break_even.empty());
 }
 
+TEST(Ways, KeepSamplesAndLabelsWhereTheyAre) {
+  const auto apart =
+      ways(two("10 Gbps", 1,
+               "[parallelism]\nfirst_stage_in = [\"dublin\"]\nlast_stage_in = [\"ashburn\"]\n"));
+  ASSERT_TRUE(apart) << apart.error().text();
+  ASSERT_EQ(apart->ways.size(), 1u);
+  EXPECT_EQ(apart->ways.front().name, "stages across");
+  const layout::Parallelism& p = apart->ways.front().job.parallelism;
+  EXPECT_EQ(p.datacenter_per_stage.front(), std::vector<std::string>{"dublin"});
+  EXPECT_EQ(p.datacenter_per_stage.back(), std::vector<std::string>{"ashburn"});
+  for (const char* name : {"ashburn alone", "dublin alone", "gradients across, dense"})
+    EXPECT_THAT(why_not(*apart, name),
+                HasSubstr("first_stage_in = [dublin], last_stage_in = [ashburn]: not for both"));
+  const auto one = ways(two("10 Gbps", 1, "[parallelism]\nfirst_stage_in = [\"dublin\"]\n"));
+  ASSERT_TRUE(one) << one.error().text();
+  EXPECT_TRUE(find(*one, "dublin alone"));
+  EXPECT_FALSE(find(*one, "ashburn alone"));
+  EXPECT_FALSE(find(*one, "gradients across, dense"));
+}
+
 TEST(Ways, WhatDoesNotFitSaysWhy) {
   std::string large = two("10 Gbps");
   large.replace(large.find("layers = 8"), 10, "layers = 96");

@@ -17,6 +17,7 @@
 #include "decide/geo/mixed_why_not.h"
 #include "decide/search/best_plan.h"
 #include "predict/ledger/plan_ledger.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
 namespace {
@@ -27,6 +28,26 @@ constexpr size_t kWaveMax = 32;  // settings between two exchanges of the bar
 constexpr size_t kScoutWave = 8;
 // The first finds good plans, and the last looks at round trips where bounds are still apart.
 constexpr Look kLooks[] = {{0.1}, {0.01}, {0.005, true}};
+
+// Whether a way over links leads from where a pipeline may begin to where it may end.
+Status check_ends_are_joined(const plan::Job& job) {
+  const layout::Parallelism& p = job.parallelism;
+  std::vector<std::string> reached;
+  for (const cluster::Datacenter& each : job.cluster.datacenters) {
+    if (plan::may_begin_in(p, each.name)) reached.push_back(each.name);
+  }
+  for (size_t i = 0; i < reached.size(); ++i) {
+    if (plan::may_end_in(p, reached[i])) return {};
+    for (const cluster::Datacenter& each : job.cluster.datacenters) {
+      if (std::find(reached.begin(), reached.end(), each.name) != reached.end()) continue;
+      if (job.cluster.link(reached[i], each.name)) reached.push_back(each.name);
+    }
+  }
+  return infeasible(
+      fmt::format("{}: parallelism: {}: no links lead from the first to the last stage", job.file,
+                  plan::text_of_ends(p)),
+      "a [[cluster.wan]] between them");
+}
 
 Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
   const plan::Job& job = open.job;
@@ -44,6 +65,7 @@ Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
                     fmt::format("{} = 1", name));
   }
   TRY(plan::check_pipelines_are_free(job));
+  TRY(check_ends_are_joined(job));
   if (open.fixed.zero.value_or(0) > 1) {
     return unusable(fmt::format("{}: parallelism.zero = {}: over several datacenters there is a "
                                 "pipeline, whose microbatches would sum sharded gradients each",
@@ -418,7 +440,10 @@ class MixedSearch {
 plan::Job with_plan(plan::Job job, const MixedPlan& plan) {
   CHECK(!plan.stages.empty(), "a plan without a stage");
   layout::Parallelism& p = job.parallelism;
-  p = {};
+  layout::Parallelism found;
+  found.first_stage_in = p.first_stage_in;
+  found.last_stage_in = p.last_stage_in;
+  p = std::move(found);
   p.tensor = plan.stages.front().tensor;
   bool unlike = false;
   for (const MixedStage& stage : plan.stages) {

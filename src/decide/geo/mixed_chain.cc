@@ -131,7 +131,7 @@ class Chains::Walk {
     for (auto& paths : going_) paths.clear();
     if (behind == 0) {
       std::vector<Path> first(1);
-      extend(z, 0, first);
+      if (c_.places_[z].may_be_last) extend(z, 0, first);
     } else {
       for (auto& paths : coming_) paths.clear();
       for (size_t y = 0; y < c_.places_.size(); ++y) {
@@ -224,6 +224,7 @@ class Chains::Walk {
 
   void note(const Path& path, size_t z, int64_t k, int64_t stages) {
     if (!counts_ || path.layers < c_.layers_ || (c_.wanted_ && *c_.wanted_ != stages)) return;
+    if (!c_.places_[z].may_be_first) return;
     found_[set_] = true;
     if (ask_ == Ask::kSets) return;
     const double once = by_cost() ? path.cost + c_.credit_ * real(c_.layers_) + end_ : 0;
@@ -301,6 +302,8 @@ Chains::Chains(PricedSetting& priced, const cluster::Cluster& cluster, SetSizes 
   for (size_t z = 0; z < places_.size(); ++z) {
     Place& place = places_[z];
     if (place.room == 0) continue;
+    place.may_be_first = priced.may_be_first(z);
+    place.may_be_last = priced.may_be_last(z);
     for (const bool head : {false, true}) {
       std::vector<double>& passes = head ? place.last : place.pass;
       passes.assign(static_cast<size_t>(layers_) + 1, kInfinity);

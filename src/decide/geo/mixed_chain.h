@@ -63,6 +63,7 @@ class Chains {
  private:
   struct Place {
     int64_t room = 0;
+    bool may_be_first = true, may_be_last = true;
     std::vector<double> pass,
         last;                    // of a stage by its layers, and of the last stage with the head
     std::vector<int64_t> holds;  // layers by stages from the end

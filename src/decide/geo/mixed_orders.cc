@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "base/check.h"
 #include "decide/geo/mixed_bound.h"
@@ -16,10 +17,13 @@ double length(const std::vector<size_t>& order, const std::vector<std::vector<do
   return sum;
 }
 
+// From `start`, to `goal` if there is one.
 std::vector<size_t> nearest_neighbours(const std::vector<size_t>& datacenters, size_t start,
+                                       std::optional<size_t> goal,
                                        const std::vector<std::vector<double>>& transfer) {
   std::vector<size_t> left = datacenters, order{start};
   std::erase(left, start);
+  if (goal) std::erase(left, *goal);
   while (!left.empty()) {
     const auto next = std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) {
       return transfer[order.back()][a] < transfer[order.back()][b];
@@ -27,11 +31,13 @@ std::vector<size_t> nearest_neighbours(const std::vector<size_t>& datacenters, s
     order.push_back(*next);
     left.erase(next);
   }
-  // 2-opt: reverse a part while that shortens the way.
+  if (goal) order.push_back(*goal);
+  // 2-opt: reverse a part while that shortens the way. With a goal both ends stay.
+  const size_t kept = goal ? 1 : 0;
   for (bool shorter = true; shorter;) {
     shorter = false;
-    for (size_t i = 0; i < order.size(); ++i) {
-      for (size_t j = i + 2; j <= order.size(); ++j) {
+    for (size_t i = kept; i < order.size(); ++i) {
+      for (size_t j = i + 2; j + kept <= order.size(); ++j) {
         std::vector<size_t> other = order;
         std::reverse(other.begin() + static_cast<std::ptrdiff_t>(i),
                      other.begin() + static_cast<std::ptrdiff_t>(j));
@@ -47,13 +53,18 @@ std::vector<size_t> nearest_neighbours(const std::vector<size_t>& datacenters, s
 }  // namespace
 
 std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenters,
-                                           const std::vector<std::vector<double>>& transfer) {
+                                           const std::vector<std::vector<double>>& transfer,
+                                           const std::vector<bool>& may_be_first,
+                                           const std::vector<bool>& may_be_last) {
   for (const size_t datacenter : datacenters) {
     CHECK(datacenter < transfer.size() && transfer[datacenter].size() == transfer.size(),
           "no way from datacenter {} to all {}", datacenter, transfer.size());
   }
   std::vector<std::vector<size_t>> orders;
+  const auto starts = [&](size_t z) { return may_be_first.empty() || may_be_first[z]; };
+  const auto ends = [&](size_t z) { return may_be_last.empty() || may_be_last[z]; };
   const auto keep = [&](const std::vector<size_t>& order) {
+    if (!starts(order.front()) || !ends(order.back())) return;
     if (length(order, transfer) < kInfinity) orders.push_back(order);
   };
   if (datacenters.size() <= kAllOrders) {
@@ -63,8 +74,17 @@ std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenter
     while (std::next_permutation(order.begin(), order.end()));
   } else {
     // Both directions: the last stages hold fewer microbatches, the ends hold embedding and head.
+    const bool free = std::all_of(datacenters.begin(), datacenters.end(),
+                                  [&](size_t z) { return starts(z) && ends(z); });
     for (const size_t start : datacenters) {
-      std::vector<size_t> order = nearest_neighbours(datacenters, start, transfer);
+      if (!free) {
+        for (const size_t goal : datacenters) {
+          if (goal != start && starts(start) && ends(goal))
+            keep(nearest_neighbours(datacenters, start, goal, transfer));
+        }
+        continue;
+      }
+      std::vector<size_t> order = nearest_neighbours(datacenters, start, std::nullopt, transfer);
       keep(order);
       std::reverse(order.begin(), order.end());
       keep(order);

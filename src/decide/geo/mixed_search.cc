@@ -38,10 +38,19 @@ std::vector<uint64_t> subsets(const PricedSetting& priced, size_t datacenters, S
   for (size_t z = 0; z < datacenters; ++z) {
     if (priced.room(z) > 0) usable |= uint64_t{1} << z;
   }
+  uint64_t first = 0, last = 0;
+  for (size_t z = 0; z < datacenters; ++z) {
+    if (priced.may_be_first(z)) first |= uint64_t{1} << z;
+    if (priced.may_be_last(z)) last |= uint64_t{1} << z;
+  }
+  const auto has_ends = [&](uint64_t set) {  // two of them, where it is more than one
+    const uint64_t from = set & first, to = set & last;
+    return from != 0 && to != 0 && (std::popcount(set) == 1 || std::popcount(from | to) > 1);
+  };
   std::vector<uint64_t> sets;
   for (uint64_t set = usable; set > 0; set = (set - 1) & usable) {
     const auto size = static_cast<size_t>(std::popcount(set));
-    if (size < sizes.least || size > sizes.most) continue;
+    if (size < sizes.least || size > sizes.most || !has_ends(set)) continue;
     const auto& must = priced.setting().must_use;
     if (std::all_of(must.begin(), must.end(), [&](uint64_t some) { return (set & some) != 0; })) {
       sets.push_back(set);
@@ -144,6 +153,11 @@ class SettingSearch {
         transfer[a][b] = priced_.wan(*link, a, b).transfer.value;
       }
     }
+    std::vector<bool> first(count), last(count);
+    for (size_t z = 0; z < count; ++z) {
+      first[z] = priced_.may_be_first(z);
+      last[z] = priced_.may_be_last(z);
+    }
     // The most promising sets first: what they find cuts others.
     std::vector<std::pair<double, std::vector<size_t>>> sets;
     for (const uint64_t set : subsets(priced_, count, sizes_)) {
@@ -161,7 +175,8 @@ class SettingSearch {
         continue;
       }
       if (stopped() || !memory_may_hold() || at_best == kInfinity || cut(at_best)) continue;
-      for (const std::vector<size_t>& order : orders_of(set_, transfer)) search_order(order);
+      for (const std::vector<size_t>& order : orders_of(set_, transfer, first, last))
+        search_order(order);
     }
     return std::move(found_);
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
 namespace {
@@ -35,7 +36,12 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
   CHECK(microbatches_ * setting_.micro_batch * setting_.data == job_.training.global_batch,
         "{} pipelines with microbatches of {} do not divide a batch of {}", setting_.data,
         setting_.micro_batch, job_.training.global_batch);
-  for (size_t z = 0; z < zones_.size(); ++z) price(z);
+  for (size_t z = 0; z < zones_.size(); ++z) {
+    const std::string& name = job_.cluster.datacenters[z].name;
+    zones_[z].may_be_first = plan::may_begin_in(job_.parallelism, name);
+    zones_[z].may_be_last = plan::may_end_in(job_.parallelism, name);
+    price(z);
+  }
 }
 
 cost::Configuration PricedSetting::configuration(size_t datacenter) const {

@@ -48,6 +48,9 @@ class PricedSetting {
 
   // Stages that a datacenter has devices for; tensor groups do not straddle scale-up domains.
   int64_t room(size_t datacenter) const { return zones_[datacenter].room; }
+  // Whether samples, or labels, are there or may go there.
+  bool may_be_first(size_t datacenter) const { return zones_[datacenter].may_be_first; }
+  bool may_be_last(size_t datacenter) const { return zones_[datacenter].may_be_last; }
   double layer_min(size_t datacenter) const { return zones_[datacenter].layer; }
   double end_min(size_t datacenter) const { return zones_[datacenter].end; }
   double rate(size_t datacenter) const { return zones_[datacenter].rate; }
@@ -68,6 +71,7 @@ class PricedSetting {
  private:
   struct Zone {
     int64_t room = 0;
+    bool may_be_first = true, may_be_last = true;
     double layer = 0, end = 0, rate = 0;
     cost::Hop inside;
     std::array<std::unique_ptr<StageTable>, 4> tables;
@@ -98,8 +102,10 @@ PartitionProblem partition_problem(PricedSetting& priced, const std::vector<size
 // first: all orders of up to six; of more the way of nearest neighbours from each start and back,
 // with parts reversed while that shortens it (2-opt: Croes, "A method for solving
 // traveling-salesman problems", 1958). transfer[a][b] is the length of a step, infinite without a
-// link.
+// link. may_be_first and may_be_last are asked of its ends, by datacenter; empty: any.
 std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenters,
-                                           const std::vector<std::vector<double>>& transfer);
+                                           const std::vector<std::vector<double>>& transfer,
+                                           const std::vector<bool>& may_be_first = {},
+                                           const std::vector<bool>& may_be_last = {});
 
 }  // namespace tombolo::geo

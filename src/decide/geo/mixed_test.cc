@@ -14,6 +14,7 @@
 #include "decide/geo/mixed_setting.h"
 #include "decide/geo/mixed_why_not.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/pipeline_ends.h"
 #include "support/hand_law.h"
 
 namespace tombolo::geo {
@@ -155,6 +156,9 @@ double brute_force(const plan::OpenJob& open, const HandLaw& law, search::Object
               if (set >> z & 1) order.push_back(z);
             }
             do {
+              if (!plan::may_begin_in(job.parallelism, places[order.front()].name) ||
+                  !plan::may_end_in(job.parallelism, places[order.back()].name))
+                continue;
               std::vector<int64_t> rooms;
               for (const size_t z : order) {
                 const int64_t t = tensor[places[z].device.name];
@@ -206,6 +210,72 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
       EXPECT_LT(found->evaluated, slow->evaluated);
     }
   }
+}
+
+// Samples and labels stay where they are, whatever that costs.
+TEST(Mixed, EqualsBruteForceWithFixedEnds) {
+  Random random(9);
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> ends{
+      {{"b"}, {}}, {{}, {"a"}}, {{"c"}, {"b"}}, {{"a", "b"}, {"c"}}, {{"c"}, {"c"}}};
+  for (int round = 0; round < 10; ++round) {
+    plan::OpenJob open =
+        job_over({{"fast", 1, 2, 1 + random.uniform()}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1.2}},
+                 round % 3 == 0 ? 0.001 : 2 * random.uniform());
+    const HandLaw law =
+        law_with({0.5 + random.uniform(), 0.5 + random.uniform(), 1 + random.uniform()});
+    const auto& [first, last] = ends[static_cast<size_t>(round) % ends.size()];
+    open.job.parallelism.first_stage_in = first;
+    open.job.parallelism.last_stage_in = last;
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const double expected = brute_force(open, law, objective);
+      for (const MixedOptions& options : {MixedOptions{.objective = objective},
+                                          MixedOptions{.objective = objective, .scouted_from = 2},
+                                          MixedOptions{.objective = objective, .prune = false}}) {
+        const auto found = search_mixed(open, law, options);
+        ASSERT_TRUE(found) << found.error().text();
+        EXPECT_NEAR(found->top.front().score, expected, 1e-9 * expected) << "round " << round;
+        for (const MixedPlan& plan : found->top) {
+          EXPECT_TRUE(plan::may_begin_in(open.job.parallelism, plan.stages.front().datacenter));
+          EXPECT_TRUE(plan::may_end_in(open.job.parallelism, plan.stages.back().datacenter));
+        }
+        const plan::Job job = with_plan(open.job, found->top.front());
+        EXPECT_EQ(job.parallelism.first_stage_in, first);
+        EXPECT_EQ(job.parallelism.last_stage_in, last);
+      }
+    }
+  }
+}
+
+TEST(Mixed, EndsThatCannotBeAreNamed) {
+  plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 2, 1}}, 0.1);
+  open.job.parallelism.first_stage_in = {"a"};
+  open.job.parallelism.last_stage_in = {"b"};
+  open.job.cluster.wan.clear();
+  const auto apart = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_FALSE(apart);
+  EXPECT_EQ(apart.error().code, ErrorCode::kInfeasible);
+  EXPECT_THAT(apart.error().text(),
+              HasSubstr("first_stage_in = [a], last_stage_in = [b]: no links lead from the first"));
+  open.job.parallelism.last_stage_in = {"a"};
+  open.job.cluster.datacenters[0].device.memory = Bytes{1e8};
+  const auto full = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_FALSE(full);
+  EXPECT_THAT(full.error().text(), HasSubstr("nothing fits with first_stage_in = [a], last"));
+}
+
+TEST(Mixed, KeysWithoutAnEffectAreNoted) {
+  plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 2, 1}}, 0.1);
+  open.job.parallelism.sharing = layout::Sharing::kTemporal;
+  open.job.parallelism.cell = 2;
+  open.job.parallelism.discipline = layout::Discipline::kStrict;
+  open.job.parallelism.order = "cp-tp-ep-dp-pp";
+  open.job.parallelism.datacenter_per_stage = {{"a"}, {"b"}};
+  const auto found = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_TRUE(found) << found.error().text();
+  for (const char* key :
+       {"sharing = \"temporal\" has", "cell = 2 has", "discipline = \"strict\" has",
+        "order = \"cp-tp-ep-dp-pp\" has", "datacenter_per_stage has"})
+    EXPECT_THAT(found->notes, Contains(HasSubstr(key)));
 }
 
 // Stopped anywhere, the best so far and the gap say how good the best of all can be.
@@ -520,6 +590,14 @@ TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {
   ASSERT_FALSE(orders.empty());
   EXPECT_EQ(orders.front(), all);
   EXPECT_EQ(orders_of({0, 1, 2}, transfer).size(), 6u);
+  // From the fourth to the eighth: back to the first, then on to the last and back one.
+  std::vector<bool> first(9), last(9);
+  first[3] = last[7] = true;
+  const auto between = orders_of(all, transfer, first, last);
+  ASSERT_EQ(between.size(), 1u);
+  EXPECT_EQ(between.front(), (std::vector<size_t>{3, 2, 1, 0, 4, 5, 6, 8, 7}));
+  EXPECT_EQ(orders_of({0, 3, 7}, transfer, first, last),
+            (std::vector<std::vector<size_t>>{{3, 0, 7}}));
 }
 
 TEST(MixedBound, IsNeverAboveTheBestPartition) {

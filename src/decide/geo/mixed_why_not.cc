@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
 namespace {
@@ -177,10 +178,14 @@ std::vector<MixedWhyNot> short_list(const std::vector<MixedWhyNot>& all) {
 }
 
 Error MixedWhyNotBook::infeasible() const {
+  const layout::Parallelism& p = task_.open.job.parallelism;
+  const std::string ends = plan::has_fixed_ends(p) ? " with " + plan::text_of_ends(p) : "";
   return {ErrorCode::kInfeasible,
-          fmt::format("{}: nothing fits: {}", task_.open.job.file, miss(all_)),
+          fmt::format("{}: nothing fits{}: {}", task_.open.job.file, ends, miss(all_)),
           {},
-          "more devices or more memory, recompute = \"full\", or a smaller micro_batch"};
+          ends.empty()
+              ? "more devices or more memory, recompute = \"full\", or a smaller micro_batch"
+              : "more datacenters for the first and the last stage, or more memory there"};
 }
 
 }  // namespace tombolo::geo

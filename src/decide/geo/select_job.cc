@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include "predict/cost/collective.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
 namespace {
@@ -103,6 +106,52 @@ Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
   return left;
 }
 
+// The same with a datacenter that may begin a pipeline in front and one that may end it at the end, where
+// [parallelism] names them; both hold a stage then.
+struct Route {
+  std::vector<cluster::Datacenter> datacenters;
+  std::set<std::string> must;
+};
+Result<Route> with_ends(const Job& job, Route route, std::vector<std::string>& notes) {
+  const layout::Parallelism& p = job.parallelism;
+  if (!plan::has_fixed_ends(p)) return route;
+  std::vector<cluster::Datacenter>& left = route.datacenters;
+  const auto begins = [&](const auto& each) { return plan::may_begin_in(p, each.name); };
+  const auto ends = [&](const auto& each) { return plan::may_end_in(p, each.name); };
+  if (std::none_of(left.begin(), left.end(), begins) ||
+      std::none_of(left.begin(), left.end(), ends)) {
+    return infeasible(fmt::format("{}: parallelism: {}: none of them is left to choose from",
+                                  job.file, plan::text_of_ends(p)),
+                      "fewer names in selection.must_not");
+  }
+  // Two of them, unless only one may be either.
+  const auto both = [&](const auto& each) { return begins(each) && ends(each); };
+  const auto first = std::find_if(left.begin(), left.end(), [&](const auto& a) {
+    return begins(a) && std::any_of(left.begin(), left.end(),
+                                    [&](const auto& b) { return ends(b) && b.name != a.name; });
+  });
+  if (first == left.end()) {
+    left = {*std::find_if(left.begin(), left.end(), both)};
+  } else {
+    if (!p.first_stage_in.empty()) std::rotate(left.begin(), first, first + 1);
+    if (!p.last_stage_in.empty()) {
+      const auto from = left.begin() + (p.first_stage_in.empty() ? 0 : 1);
+      const auto last = std::find_if(std::make_reverse_iterator(left.end()),
+                                     std::make_reverse_iterator(from), ends);
+      std::rotate(last.base() - 1, last.base(), left.end());
+    }
+  }
+  if (!p.first_stage_in.empty()) route.must.insert(left.front().name);
+  if (!p.last_stage_in.empty()) route.must.insert(left.back().name);
+  notes.push_back(fmt::format(
+      "{}: pipelines{}{}", plan::text_of_ends(p),
+      p.first_stage_in.empty() ? "" : " begin in " + left.front().name,
+      p.last_stage_in.empty()
+          ? ""
+          : (p.first_stage_in.empty() ? " end in " : " and end in ") + left.back().name));
+  return route;
+}
+
 // What an iteration is; and of one pipeline, how many microbatches its memory must be able to
 // hold: of a shared batch, the share of as many pipelines as the job has today.
 Result<int64_t> set_microbatches(const Job& job, SelectionSetting& setting) {
@@ -144,6 +193,8 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
   one.parallelism.zero = 0;
   one.parallelism.datacenter_per_stage.clear();
   one.parallelism.datacenter_per_replica.clear();
+  one.parallelism.first_stage_in.clear();
+  one.parallelism.last_stage_in.clear();
   if (one.parallelism.layers_per_stage.size() != static_cast<size_t>(partitions)) {
     one.parallelism.layers_per_stage.clear();
   }
@@ -383,12 +434,14 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   TRY(check_names(job));
   TRY(check_parallelism(job));
   TRY(plan::check_pipelines_are_free(job));
-  const std::vector<cluster::Datacenter> datacenters = TRY(ordered(job));
-  if (datacenters.empty()) {
+  Route route{TRY(ordered(job)), {}};
+  if (route.datacenters.empty()) {
     return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
   }
   SelectionJob out;
   out.notes = job.notes;
+  route = TRY(with_ends(job, std::move(route), out.notes));
+  const std::vector<cluster::Datacenter>& datacenters = route.datacenters;
   out.micro_batch = job.training.micro_batch;
   const int64_t in_memory = TRY(set_microbatches(job, out.setting));
   out.setting.partitions = TRY(partitions_of(open, datacenters, in_memory, out));
@@ -401,7 +454,8 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
       return unusable(fmt::format("{}: stage_times: select needs passes that take time", job.file),
                       "forward = \"1 ms\" and backward = \"2 ms\"");
     }
-    const bool must = contains(selection_or_default(job).must, datacenter.name);
+    const bool must = contains(selection_or_default(job).must, datacenter.name) ||
+                      route.must.contains(datacenter.name);
     out.setting.sites.push_back({datacenter.name, datacenter.devices(), stages.forward,
                                  stages.backward, datacenter.price, must});
     gradients.push_back(stages.gradients);

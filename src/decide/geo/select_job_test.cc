@@ -130,6 +130,30 @@ TEST(SelectJob, TheSmallModelNeedsOnePartition) {
   EXPECT_EQ(read(two_datacenters("", "[parallelism]\npipeline = 4\n"))->setting.partitions, 4);
 }
 
+TEST(SelectJob, EndsAreWhereTheirDataIs) {
+  const std::string four = "[parallelism]\npipeline = 4\n";
+  const auto sites = [&](const std::string& ends) {
+    const auto job = read(two_datacenters("", four + ends));
+    EXPECT_TRUE(job) << job.error().text();
+    std::vector<std::pair<std::string, bool>> out;
+    for (const SelectionSite& site : job->setting.sites) out.emplace_back(site.name, site.must);
+    return out;
+  };
+  using Sites = std::vector<std::pair<std::string, bool>>;
+  EXPECT_EQ(sites(""), (Sites{{"oregon", false}, {"paris", false}}));
+  EXPECT_EQ(sites("first_stage_in = [\"paris\"]\n"), (Sites{{"paris", true}, {"oregon", false}}));
+  EXPECT_EQ(sites("last_stage_in = [\"oregon\"]\n"), (Sites{{"paris", false}, {"oregon", true}}));
+  EXPECT_EQ(sites("first_stage_in = [\"paris\"]\nlast_stage_in = [\"oregon\"]\n"),
+            (Sites{{"paris", true}, {"oregon", true}}));
+  EXPECT_EQ(sites("first_stage_in = [\"paris\"]\nlast_stage_in = [\"paris\"]\n"),
+            (Sites{{"paris", true}}));
+  const auto left_out = read(two_datacenters(
+      "", four + "first_stage_in = [\"paris\"]\n[selection]\nmust_not = [\"paris\"]\n"));
+  ASSERT_FALSE(left_out);
+  EXPECT_EQ(left_out.error().code, ErrorCode::kInfeasible);
+  EXPECT_THAT(left_out.error().text(), HasSubstr("first_stage_in = [paris]: none of them is left"));
+}
+
 TEST(SelectJob, WhatNoLawKnowsIsRefused) {
   const auto tensor = read(two_datacenters("", "[parallelism]\npipeline = 2\ntensor = 2\n"));
   ASSERT_FALSE(tensor);

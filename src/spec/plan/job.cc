@@ -13,6 +13,7 @@
 #include "base/toml.h"
 #include "spec/plan/data_shares.h"
 #include "spec/plan/job_value.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::plan {
 
@@ -361,6 +362,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
     return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
+  TRY(check_names_of_ends(job.parallelism, job.cluster, file));
   if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
   for (std::string& note : notes_on_precision(job)) job.notes.push_back(std::move(note));
   if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)

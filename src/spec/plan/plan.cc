@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "spec/plan/adaptive_batch.h"
 #include "spec/plan/exchange_check.h"
+#include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::plan {
 
@@ -189,27 +190,22 @@ Status validate_batches(const Plan& plan) {
 
 // Samples and labels do not leave the datacenters that hold them.
 Status validate_ends(const Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
   const auto last = static_cast<int32_t>(plan.stages.size()) - 1;
-  const std::tuple<const char*, int32_t, const std::vector<std::string>*> ends[] = {
-      {"first_stage_in", 0, &plan.parallelism.first_stage_in},
-      {"last_stage_in", last, &plan.parallelism.last_stage_in}};
-  for (const auto& [key, stage, allowed] : ends) {
-    for (const std::string& name : *allowed) {
-      if (plan.cluster.find(name)) continue;
-      std::vector<std::string> names;
-      for (const auto& each : plan.cluster.datacenters) names.push_back(each.name);
-      return unusable(fmt::format("parallelism.{}: there is no datacenter \"{}\"", key, name),
-                      one_of(name, names));
-    }
-    for (const int32_t rank : plan.replicas_of(stage)) {
-      const std::string& here = plan.ranks[static_cast<size_t>(rank)].datacenter;
-      if (allowed->empty() || std::count(allowed->begin(), allowed->end(), here) > 0) continue;
-      return unusable(fmt::format("stage {} of pipeline {} lies in {}, and parallelism.{} names {}",
-                                  stage, plan.ranks[static_cast<size_t>(rank)].replica, here, key,
-                                  fmt::join(*allowed, ", ")),
-                      "parallelism.datacenter_per_stage with the ends of each pipeline where their "
-                      "data may be");
-    }
+  const auto wrong = [&](int32_t rank, const char* key, const std::vector<std::string>& allowed) {
+    const layout::Placement& at = plan.ranks[static_cast<size_t>(rank)];
+    return unusable(fmt::format("stage {} of pipeline {} lies in {}, and parallelism.{} names {}",
+                                at.stage, at.replica, at.datacenter, key, fmt::join(allowed, ", ")),
+                    "parallelism.datacenter_per_stage with the ends of each pipeline where their "
+                    "data may be");
+  };
+  for (const int32_t rank : plan.replicas_of(0)) {
+    if (!may_begin_in(p, plan.ranks[static_cast<size_t>(rank)].datacenter))
+      return wrong(rank, "first_stage_in", p.first_stage_in);
+  }
+  for (const int32_t rank : plan.replicas_of(last)) {
+    if (!may_end_in(p, plan.ranks[static_cast<size_t>(rank)].datacenter))
+      return wrong(rank, "last_stage_in", p.last_stage_in);
   }
   return {};
 }
