@@ -46,6 +46,20 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
+// Units as datasheets spell them: "GB/s", "Gb/s" and "Gbit/s", "TFLOP/s", "kB", "µs".
+std::string as_in_tables(std::string_view unit) {
+  std::string out(unit);
+  constexpr std::string_view kMicro[] = {"\u00b5", "\u03bc"};  // the sign, and the Greek letter
+  for (const std::string_view micro : kMicro) {
+    if (out.starts_with(micro)) out.replace(0, micro.size(), "u");
+  }
+  if (out.size() > 1 && out.front() == 'k') out.front() = 'K';
+  if (!out.ends_with("/s") || out.starts_with("USD")) return out;
+  out.resize(out.size() - 2);
+  if (out.ends_with("bit")) out.resize(out.size() - 2);
+  return out + (out.ends_with("FLOP") ? "S" : "ps");
+}
+
 std::string known_units(const UnitTable& table) {
   std::string out;
   for (const Unit& unit : table.units) out += (out.empty() ? "" : ", ") + std::string(unit.name);
@@ -99,8 +113,9 @@ Result<double> parse_quantity(std::string_view text, const UnitTable& table) {
   }
   const std::string_view unit = trim({rest, trimmed.data() + trimmed.size()});
   if (unit.empty()) return unusable(fmt::format("\"{}\" has no unit", text), hint);
+  const std::string other = as_in_tables(unit);
   for (const Unit& known : table.units) {
-    if (known.name != unit) continue;
+    if (known.name != unit && known.name != other) continue;
     const double value = number * known.factor;
     if (!std::isfinite(value)) return unusable(fmt::format("\"{}\" is too large", text), hint);
     return value;

@@ -58,6 +58,18 @@ TEST(Units, EveryDimensionHasItsSpellings) {
   expect_parsed<DollarsPerByte>("0.02 USD/GB", 0.02e-9);
 }
 
+TEST(Units, DatasheetsSpellThemOtherwise) {
+  expect_parsed<BytesPerSecond>("900 GB/s", 900e9);
+  expect_parsed<BytesPerSecond>("400 Gb/s", 50e9);
+  expect_parsed<BytesPerSecond>("100Gbit/s", 12.5e9);
+  expect_parsed<BytesPerSecond>("56 kbps", 7e3);
+  expect_parsed<BytesPerSecond>("8 bit/s", 1);
+  expect_parsed<Bytes>("64 kB", 64e3);
+  expect_parsed<Seconds>("5 \u00b5s", 5e-6);
+  expect_parsed<Seconds>("5 \u03bcs", 5e-6);
+  expect_parsed<FlopsPerSecond>("989 TFLOP/s", 989e12);
+}
+
 template <typename Q>
 std::string refusal(std::string_view text) {
   const Result<Q> parsed = parse_quantity<Q>(text);
