@@ -113,6 +113,9 @@ std::optional<plan::Job> at_home(const plan::Job& job, const plan::Job& layout,
   p.data = std::ssize(p.datacenter_per_replica);
   if (p.data < p.expert / p.context) return std::nullopt;
   p.datacenter_per_stage.clear();
+  p.first_stage_in = job.parallelism.first_stage_in;
+  p.last_stage_in = job.parallelism.last_stage_in;
+  plan::restrict_ends(p, out.cluster);
   const int64_t microbatches = job.training.global_batch / out.training.micro_batch;
   if (microbatches < p.data) return std::nullopt;
   p.microbatches_by_speed = !is_alike(out.cluster) || microbatches % p.data != 0;
@@ -125,6 +128,10 @@ class Search {
 
   Result<Ways> run() {
     TRY(check());
+    ways_.notes = open_.job.notes;
+    for (std::string& note :
+         search::notes_over_datacenters(open_.job.parallelism, search::kSearchedSchedules))
+      ways_.notes.push_back(std::move(note));
     alone();
     simulate();
     stages();
@@ -181,13 +188,23 @@ class Search {
     candidates_.push_back({kind, std::move(name), std::move(job), closed_form});
   }
 
-  // With both ends, where [parallelism] says which datacenters these may be in.
-  bool may_hold_pipelines(const cluster::Datacenter& each) const {
-    return plan::may_lie_in(open_.job.parallelism, each.name);
+  // The job in some of its datacenters, its pipelines on their own; nothing where [parallelism] says that
+  // none may begin, or end, in any of them.
+  std::optional<plan::OpenJob> in_part(const std::vector<size_t>& subset) const {
+    plan::OpenJob part = open_;
+    part.job.cluster = part_of(open_.job.cluster, subset);
+    part.job.exchange.reset();
+    if (!plan::restrict_ends(part.job.parallelism, part.job.cluster)) return std::nullopt;
+    return part;
   }
-  std::string why_not_whole() const {
-    return fmt::format("parallelism: {}: not for both ends of a pipeline",
-                       plan::text_of_ends(open_.job.parallelism));
+  // Whole pipelines, in each of them.
+  bool may_hold_pipelines(const std::vector<size_t>& subset) const {
+    return std::all_of(subset.begin(), subset.end(),
+                       [&](size_t i) { return in_part({i}).has_value(); });
+  }
+  std::string why_not_whole(std::string_view where) const {
+    return fmt::format("parallelism: {}: no pipeline may both begin and end {}",
+                       plan::text_of_ends(open_.job.parallelism), where);
   }
 
   void alone() {
@@ -195,16 +212,13 @@ class Search {
     const size_t count = cluster.datacenters.size();
     std::vector<std::optional<Result<search::BestPlan>>> found(count);
     parallel_for(count, options_.threads, [&](size_t i) {
-      if (!may_hold_pipelines(cluster.datacenters[i])) return;
-      plan::OpenJob one = open_;
-      one.job.cluster = part_of(cluster, {i});
-      one.job.exchange.reset();
-      found[i] = best_layouts(one, options_.objective);
+      const std::optional<plan::OpenJob> one = in_part({i});
+      if (one) found[i] = best_layouts(*one, options_.objective);
     });
     for (size_t i = 0; i < count; ++i) {
       const std::string name = cluster.datacenters[i].name + " alone";
       if (!found[i]) {
-        misses_.insert_or_assign(name, why_not_whole());
+        misses_.insert_or_assign(name, why_not_whole("there"));
         continue;
       }
       if (!*found[i]) {
@@ -225,13 +239,13 @@ class Search {
     const int64_t part = batch % parts == 0 ? batch / parts : batch;
     layouts.resize(open_.job.cluster.datacenters.size());
     parallel_for(layouts.size(), options_.threads, [&](size_t i) {
+      const std::optional<plan::OpenJob> alone = in_part({i});
+      if (!alone) return;
       // With replicas elsewhere neither sequences nor gradients are sharded (docs/laws/zero.md).
       for (const int64_t zero : {0, 1}) {
         if (open_.fixed.zero.value_or(zero) != zero || open_.fixed.context.value_or(1) > 1)
           continue;
-        plan::OpenJob one = open_;
-        one.job.cluster = part_of(open_.job.cluster, {i});
-        one.job.exchange.reset();
+        plan::OpenJob one = *alone;
         one.job.training.global_batch = part;
         one.fixed.zero = zero;
         one.fixed.context = 1;
@@ -299,15 +313,14 @@ class Search {
       });
     }
     for (const std::vector<size_t>& subset : subsets) {
-      plan::OpenJob several = open_;
-      several.job.exchange.reset();
-      several.job.cluster = part_of(open_.job.cluster, subset);
+      const std::optional<plan::OpenJob> several = in_part(subset);
+      if (!several) continue;  // one that has both ends says more
       if (stopped()) {
         misses_.insert_or_assign(name, "stopped before it was searched");
-      } else if (several.job.cluster.wan.empty()) {
+      } else if (several->job.cluster.wan.empty()) {
         misses_.try_emplace(name, "no WAN link joins two datacenters");
       } else {
-        stages_of(several, name);
+        stages_of(*several, name);
       }
     }
   }
@@ -407,16 +420,18 @@ class Search {
   }
 
   void homes(bool local) {
-    for (const std::vector<size_t>& subset : subsets_of(open_.job.cluster.datacenters.size())) {
+    std::vector<std::vector<size_t>> subsets = subsets_of(open_.job.cluster.datacenters.size());
+    std::erase_if(subsets, [&](const auto& subset) { return !may_hold_pipelines(subset); });
+    if (subsets.empty())
+      misses_.try_emplace("gradients across", why_not_whole("in each of two datacenters"));
+    for (const std::vector<size_t>& subset : subsets) {
       const cluster::Cluster part = part_of(open_.job.cluster, subset);
       const bool joined = all_joined(part);
-      const bool whole = std::all_of(part.datacenters.begin(), part.datacenters.end(),
-                                     [&](const auto& each) { return may_hold_pipelines(each); });
       std::vector<std::string> names;
       for (const cluster::Datacenter& each : part.datacenters) names.push_back(each.name);
       std::sort(names.begin(), names.end());
       if (stopped()) return;
-      const std::vector<plan::Job> all = whole ? jobs_of(subset, part) : std::vector<plan::Job>{};
+      const std::vector<plan::Job> all = jobs_of(subset, part);
       for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
         if (exchange.is_local() != local) continue;
         const std::string name = "gradients across, " + exchange_text(exchange);
@@ -425,7 +440,7 @@ class Search {
               name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));
           continue;
         }
-        if (all.empty()) misses_.try_emplace(name, whole ? why_no_pipeline() : why_not_whole());
+        if (all.empty()) misses_.try_emplace(name, why_no_pipeline());
         const std::vector<plan::Job> jobs = local ? best_of(fitting(all, exchange), names) : all;
         for (plan::Job job : jobs) {
           job.exchange = exchange;
@@ -614,7 +629,10 @@ class Search {
       return failed(text,
                     "tombolo plan, which compares stages across and single datacenters by a "
                     "closed form; or --objective time, which takes fewer microbatches each");
-    return infeasible(text, "more devices, or devices with more memory");
+    return infeasible(text, plan::has_fixed_ends(open_.job.parallelism)
+                                ? "more datacenters in first_stage_in and last_stage_in, more "
+                                  "devices, or devices with more memory"
+                                : "more devices, or devices with more memory");
   }
 
   // A simulation takes 2.5 kB for each pass.

@@ -132,6 +132,7 @@ struct WaysOptions {
 struct Ways {
   std::vector<Way> ways;       // the best of each name, best first; never empty
   std::vector<NoWay> no_ways;  // names of which nothing fits, with the reason
+  std::vector<std::string> notes;
   // Layouts as found, and of each mode the one that would be the fastest without its exchange; one property of
   // all links or devices scaled. Prices where the objective is cost.
   // Empty where simulating all ways once takes a core longer than kPlayBreakEven.

@@ -476,18 +476,6 @@ plan::OpenJob in_order(plan::OpenJob open) {
   return open;
 }
 
-// What a job says of single stages, which the search finds itself.
-std::string note_on_places(const layout::Parallelism& asked) {
-  std::vector<std::string> keys;
-  if (!asked.datacenter_per_stage.empty()) keys.push_back("datacenter_per_stage");
-  if (!asked.layers_per_stage.empty()) keys.push_back("layers_per_stage");
-  if (!asked.tensor_per_stage.empty()) keys.push_back("tensor_per_stage");
-  if (keys.empty()) return "";
-  return fmt::format(
-      "parallelism.{} {} no effect: the search places stages itself; tombolo simulate takes {}",
-      fmt::join(keys, ", "), keys.size() == 1 ? "has" : "have", keys.size() == 1 ? "it" : "them");
-}
-
 }  // namespace
 
 Result<MixedResult> search_mixed(const plan::OpenJob& given, const MixedOptions& options) {
@@ -526,18 +514,15 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
     result.top.push_back(std::move(finalists[i].plan));
   }
   result.notes = open.job.notes;
-  if (const auto asked = open.job.parallelism.schedule; asked != layout::default_schedule(1)) {
-    result.notes.push_back(search::note_on_schedule(asked, "1F1B alone over several datacenters"));
-  }
-  for (std::string& note : search::notes_on_wan_keys(open.job.parallelism, search::kSentSeparately))
-    result.notes.push_back(std::move(note));
-  if (const std::string& order = open.job.parallelism.order; order != layout::Parallelism{}.order)
+  const layout::Parallelism& given = open.job.parallelism;
+  const std::vector<std::string> ignored =
+      search::notes_over_datacenters(given, "1F1B alone over several datacenters");
+  result.notes.insert(result.notes.end(), ignored.begin(), ignored.end());
+  if (const std::string& order = given.order; order != layout::Parallelism{}.order)
     result.notes.push_back(
         fmt::format("parallelism.order = \"{}\" has no effect: over several datacenters no other "
                     "than \"{}\" is searched",
                     order, layout::Parallelism{}.order));
-  if (std::string note = note_on_places(open.job.parallelism); !note.empty())
-    result.notes.push_back(std::move(note));
   if (!result.top.empty()) {
     const std::vector<MixedStage>& stages = result.top.front().stages;
     const std::string note = ledger::note_on_tied_ends(open.job.cluster, stages.front().datacenter,

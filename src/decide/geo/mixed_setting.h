@@ -102,10 +102,11 @@ PartitionProblem partition_problem(PricedSetting& priced, const std::vector<size
 // first: all orders of up to six; of more the way of nearest neighbours from each start and back,
 // with parts reversed while that shortens it (2-opt: Croes, "A method for solving
 // traveling-salesman problems", 1958). transfer[a][b] is the length of a step, infinite without a
-// link. may_be_first and may_be_last are asked of its ends, by datacenter; empty: any.
+// link. may_be_first and may_be_last say of each datacenter whether it may be at that end. Where none of
+// these ways has links all along, any that has.
 std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenters,
                                            const std::vector<std::vector<double>>& transfer,
-                                           const std::vector<bool>& may_be_first = {},
-                                           const std::vector<bool>& may_be_last = {});
+                                           const std::vector<bool>& may_be_first,
+                                           const std::vector<bool>& may_be_last);
 
 }  // namespace tombolo::geo

@@ -261,6 +261,17 @@ TEST(Mixed, EndsThatCannotBeAreNamed) {
   const auto full = search_mixed(open, law_with({1, 2}), {});
   ASSERT_FALSE(full);
   EXPECT_THAT(full.error().text(), HasSubstr("nothing fits with first_stage_in = [a], last"));
+  EXPECT_THAT(full.error().text(), HasSubstr("does not return to a datacenter, fits into memory"));
+  open.fixed.data = 4;
+  EXPECT_THAT(
+      search_mixed(open, law_with({1, 2}), {}).error().text(),
+      HasSubstr("no datacenter of first_stage_in has devices for a stage of each pipeline"));
+  open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 2, 1}}, 0.1);
+  open.job.parallelism.first_stage_in = {"a"};
+  open.job.parallelism.last_stage_in = {"b"};
+  open.fixed.pipeline = 1;
+  EXPECT_THAT(search_mixed(open, law_with({1, 2}), {}).error().text(),
+              HasSubstr("parallelism.pipeline = 1, and no datacenter is named in both"));
 }
 
 TEST(Mixed, KeysWithoutAnEffectAreNoted) {
@@ -586,10 +597,11 @@ TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {
   for (const size_t a : all) {
     for (const size_t b : all) transfer[a][b] = a < b ? b - a : a - b;
   }
-  const auto orders = orders_of(all, transfer);
+  const std::vector<bool> any(9, true);
+  const auto orders = orders_of(all, transfer, any, any);
   ASSERT_FALSE(orders.empty());
   EXPECT_EQ(orders.front(), all);
-  EXPECT_EQ(orders_of({0, 1, 2}, transfer).size(), 6u);
+  EXPECT_EQ(orders_of({0, 1, 2}, transfer, any, any).size(), 6u);
   // From the fourth to the eighth: back to the first, then on to the last and back one.
   std::vector<bool> first(9), last(9);
   first[3] = last[7] = true;
@@ -598,6 +610,20 @@ TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {
   EXPECT_EQ(between.front(), (std::vector<size_t>{3, 2, 1, 0, 4, 5, 6, 8, 7}));
   EXPECT_EQ(orders_of({0, 3, 7}, transfer, first, last),
             (std::vector<std::vector<size_t>>{{3, 0, 7}}));
+}
+
+// A chain of nine with a short cut between the first and the third, which nearest neighbours take.
+TEST(Mixed, OrdersOfManyDatacentersFollowTheLinks) {
+  std::vector<std::vector<double>> transfer(9, std::vector<double>(9, kInfinity));
+  for (size_t z = 0; z + 1 < 9; ++z) transfer[z][z + 1] = transfer[z + 1][z] = 1;
+  transfer[0][2] = transfer[2][0] = 0.1;
+  std::vector<size_t> all(9);
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<bool> first(9), last(9);
+  first[0] = last[8] = true;
+  EXPECT_EQ(orders_of(all, transfer, first, last), (std::vector<std::vector<size_t>>{all}));
+  transfer[4][5] = transfer[5][4] = kInfinity;
+  EXPECT_TRUE(orders_of(all, transfer, first, last).empty());
 }
 
 TEST(MixedBound, IsNeverAboveTheBestPartition) {
@@ -654,7 +680,8 @@ TEST(MixedDeathTest, CallersKeepTheirPromises) {
   const HandLaw law = law_with({1, 2});
   EXPECT_DEATH(static_cast<void>(search_mixed(open, law, {.top = 0})), "top 0, threads 1");
   EXPECT_DEATH(static_cast<void>(with_plan(open.job, {})), "a plan without a stage");
-  EXPECT_DEATH(orders_of({0, 2}, {{0, 1}, {1, 0}}), "no way from datacenter 2 to all 2");
+  EXPECT_DEATH(orders_of({0, 2}, {{0, 1}, {1, 0}}, {true, true}, {true, true}),
+               "no way from datacenter 2 to all 2");
   EXPECT_DEATH(period_bound({}, {.layers = 0}), "0 layers and 1 microbatches");
 }
 

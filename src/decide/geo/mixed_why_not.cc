@@ -177,15 +177,51 @@ std::vector<MixedWhyNot> short_list(const std::vector<MixedWhyNot>& all) {
   return chosen;
 }
 
-Error MixedWhyNotBook::infeasible() const {
+std::string MixedWhyNotBook::why_no_ends() const {
+  const auto& places = task_.open.job.cluster.datacenters;
   const layout::Parallelism& p = task_.open.job.parallelism;
-  const std::string ends = plan::has_fixed_ends(p) ? " with " + plan::text_of_ends(p) : "";
+  const auto any = [&](const auto& is_so) {
+    return std::any_of(places.begin(), places.end(), is_so);
+  };
+  const auto both = [&](const auto& each) {
+    return plan::may_begin_in(p, each.name) && plan::may_end_in(p, each.name);
+  };
+  if (task_.open.fixed.pipeline == 1 && !any(both))
+    return "parallelism.pipeline = 1, and no datacenter is named in both";
+  // Whether a stage of each pipeline has devices there, in some setting.
+  const auto has_room = [&](size_t z) {
+    return std::any_of(settings_.begin(), settings_.end(), [&](const MixedSetting& setting) {
+      return PricedSetting(task_.open.job, task_.law, setting, task_.open.fixed.sequence_parallel)
+                 .room(z) > 0;
+    });
+  };
+  for (const auto& [key, names] : {std::pair("first_stage_in", &p.first_stage_in),
+                                   std::pair("last_stage_in", &p.last_stage_in)}) {
+    bool fits = names->empty();
+    for (size_t z = 0; z < places.size() && !fits; ++z)
+      fits = std::find(names->begin(), names->end(), places[z].name) != names->end() && has_room(z);
+    if (!fits)
+      return fmt::format("no datacenter of {} has devices for a stage of each pipeline", key);
+  }
+  return "no pipeline that begins and ends there, and does not return to a datacenter, fits into "
+         "memory "
+         "along links";
+}
+
+Error MixedWhyNotBook::infeasible() const {
+  const std::string& file = task_.open.job.file;
+  const layout::Parallelism& p = task_.open.job.parallelism;
+  if (!plan::has_fixed_ends(p)) {
+    return {ErrorCode::kInfeasible,
+            fmt::format("{}: nothing fits: {}", file, miss(all_)),
+            {},
+            "more devices or more memory, recompute = \"full\", or a smaller micro_batch"};
+  }
+  // What memory lacks in other places says nothing here.
   return {ErrorCode::kInfeasible,
-          fmt::format("{}: nothing fits{}: {}", task_.open.job.file, ends, miss(all_)),
+          fmt::format("{}: nothing fits with {}: {}", file, plan::text_of_ends(p), why_no_ends()),
           {},
-          ends.empty()
-              ? "more devices or more memory, recompute = \"full\", or a smaller micro_batch"
-              : "more datacenters for the first and the last stage, or more memory there"};
+          "more datacenters for the first and the last stage, or more devices or memory there"};
 }
 
 }  // namespace tombolo::geo

@@ -39,6 +39,7 @@ class MixedWhyNotBook {
   Family& family(const Name& name);
   std::string describe(const MixedSetting& setting) const;
   std::string miss(const Family& family) const;
+  std::string why_no_ends() const;
 
   const MixedTask& task_;
   const std::vector<MixedSetting>& settings_;

@@ -68,14 +68,25 @@ Status check_parallelism(const Job& job) {
   return {};
 }
 
-// The datacenters that may take part, in the order in which they are filled.
-Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
-  const plan::Selection& wanted = selection_or_default(job);
+std::vector<cluster::Datacenter> candidates(const Job& job) {
   std::vector<cluster::Datacenter> left;
   for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
-    if (!contains(wanted.must_not, datacenter.name)) left.push_back(datacenter);
+    if (!contains(selection_or_default(job).must_not, datacenter.name)) left.push_back(datacenter);
   }
-  if (wanted.order == DatacenterOrder::kFile) return left;
+  return left;
+}
+
+void move_to_front(std::vector<cluster::Datacenter>& datacenters, const std::string& name) {
+  const auto at = std::find_if(datacenters.begin(), datacenters.end(),
+                               [&](const auto& each) { return each.name == name; });
+  if (at != datacenters.end()) std::rotate(datacenters.begin(), at, at + 1);
+}
+
+// In the order in which they are filled; `first` in front of all, if it is given.
+Result<std::vector<cluster::Datacenter>> ordered(const Job& job,
+                                                 std::vector<cluster::Datacenter> left,
+                                                 const std::string& first) {
+  const plan::Selection& wanted = selection_or_default(job);
   if (wanted.order == DatacenterOrder::kPrice) {
     for (const cluster::Datacenter& datacenter : left) {
       if (datacenter.price.value > 0) continue;
@@ -84,11 +95,12 @@ Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
     }
     std::stable_sort(left.begin(), left.end(),
                      [](const auto& a, const auto& b) { return a.price < b.price; });
-    return left;
+  } else if (wanted.order != DatacenterOrder::kFile) {
+    std::stable_sort(left.begin(), left.end(),
+                     [](const auto& a, const auto& b) { return a.devices() > b.devices(); });
   }
-  std::stable_sort(left.begin(), left.end(),
-                   [](const auto& a, const auto& b) { return a.devices() > b.devices(); });
-  if (wanted.order == DatacenterOrder::kAvailability) return left;
+  move_to_front(left, first);
+  if (wanted.order != DatacenterOrder::kDistance) return left;
 
   const auto distance = [&](const cluster::Datacenter& a, const cluster::Datacenter& b) {
     const cluster::WanLink* link = job.cluster.link(a.name, b.name);
@@ -106,50 +118,66 @@ Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
   return left;
 }
 
-// The same with a datacenter that may begin a pipeline in front and one that may end it at the end, where
-// [parallelism] names them; both hold a stage then.
+// Datacenters in the order in which they are filled. A pipeline begins in the first and ends in the last of
+// those that [parallelism] names; these hold a stage.
 struct Route {
   std::vector<cluster::Datacenter> datacenters;
-  std::set<std::string> must;
+  std::string first, last;  // empty: any
 };
-Result<Route> with_ends(const Job& job, Route route, std::vector<std::string>& notes) {
+
+// All that begin and end where [parallelism] allows it; one, where it allows any. Infeasible: none.
+Result<std::vector<Route>> routes_of(const Job& job) {
   const layout::Parallelism& p = job.parallelism;
-  if (!plan::has_fixed_ends(p)) return route;
-  std::vector<cluster::Datacenter>& left = route.datacenters;
-  const auto begins = [&](const auto& each) { return plan::may_begin_in(p, each.name); };
-  const auto ends = [&](const auto& each) { return plan::may_end_in(p, each.name); };
-  if (std::none_of(left.begin(), left.end(), begins) ||
-      std::none_of(left.begin(), left.end(), ends)) {
-    return infeasible(fmt::format("{}: parallelism: {}: none of them is left to choose from",
-                                  job.file, plan::text_of_ends(p)),
-                      "fewer names in selection.must_not");
-  }
-  // Two of them, unless only one may be either.
-  const auto both = [&](const auto& each) { return begins(each) && ends(each); };
-  const auto first = std::find_if(left.begin(), left.end(), [&](const auto& a) {
-    return begins(a) && std::any_of(left.begin(), left.end(),
-                                    [&](const auto& b) { return ends(b) && b.name != a.name; });
-  });
-  if (first == left.end()) {
-    left = {*std::find_if(left.begin(), left.end(), both)};
-  } else {
-    if (!p.first_stage_in.empty()) std::rotate(left.begin(), first, first + 1);
-    if (!p.last_stage_in.empty()) {
-      const auto from = left.begin() + (p.first_stage_in.empty() ? 0 : 1);
-      const auto last = std::find_if(std::make_reverse_iterator(left.end()),
-                                     std::make_reverse_iterator(from), ends);
-      std::rotate(last.base() - 1, last.base(), left.end());
+  const std::vector<cluster::Datacenter> left = candidates(job);
+  if (left.empty())
+    return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
+  const auto names = [&](const std::vector<std::string>& given, const char* key) {
+    std::vector<std::string> out;
+    for (const cluster::Datacenter& each : left) {
+      if (contains(given, each.name)) out.push_back(each.name);
+    }
+    if (given.empty()) out.emplace_back();
+    if (!out.empty()) return Result<std::vector<std::string>>(out);
+    return Result<std::vector<std::string>>(
+        infeasible(fmt::format("{}: parallelism.{} = [{}]: none of these is left to choose from",
+                               job.file, key, fmt::join(given, ", ")),
+                   "fewer names in selection.must_not"));
+  };
+  std::vector<Route> routes;
+  const auto add = [&](const std::string& first, const std::string& last,
+                       std::vector<cluster::Datacenter> over) -> Status {
+    for (const std::string& name : selection_or_default(job).must) {
+      const auto is_it = [&](const auto& each) { return each.name == name; };
+      if (std::none_of(over.begin(), over.end(), is_it)) return {};
+    }
+    routes.push_back({std::move(over), first, last});
+    return {};
+  };
+  for (const std::string& first : TRY(names(p.first_stage_in, "first_stage_in"))) {
+    for (const std::string& last : TRY(names(p.last_stage_in, "last_stage_in"))) {
+      if (first == last && !first.empty()) continue;
+      std::vector<cluster::Datacenter> inner = left;
+      std::erase_if(inner, [&](const auto& each) { return each.name == last; });
+      std::vector<cluster::Datacenter> order = TRY(ordered(job, std::move(inner), first));
+      for (const cluster::Datacenter& each : left) {
+        if (each.name == last) order.push_back(each);
+      }
+      TRY(add(first, last, std::move(order)));
     }
   }
-  if (!p.first_stage_in.empty()) route.must.insert(left.front().name);
-  if (!p.last_stage_in.empty()) route.must.insert(left.back().name);
-  notes.push_back(fmt::format(
-      "{}: pipelines{}{}", plan::text_of_ends(p),
-      p.first_stage_in.empty() ? "" : " begin in " + left.front().name,
-      p.last_stage_in.empty()
-          ? ""
-          : (p.first_stage_in.empty() ? " end in " : " and end in ") + left.back().name));
-  return route;
+  // Along those above the last one comes last, with others in front of it.
+  for (const cluster::Datacenter& each : left) {
+    if (p.last_stage_in.empty() || !plan::may_begin_in(p, each.name) ||
+        !plan::may_end_in(p, each.name))
+      continue;
+    TRY(add(each.name, each.name, {each}));
+  }
+  if (!routes.empty()) return routes;
+  return infeasible(
+      fmt::format(
+          "{}: selection.must: [{}] must take part, and parallelism: {} leaves no other place",
+          job.file, fmt::join(selection_or_default(job).must, ", "), plan::text_of_ends(p)),
+      "fewer names in selection.must");
 }
 
 // What an iteration is; and of one pipeline, how many microbatches its memory must be able to
@@ -429,18 +457,12 @@ Status check_times(const Job& job, const SelectionSetting& setting) {
 
 }  // namespace
 
-Result<SelectionJob> selection_of(const plan::OpenJob& open) {
+namespace {
+
+Result<SelectionJob> selection_along(const plan::OpenJob& open, const Route& route) {
   const Job& job = open.job;
-  TRY(check_names(job));
-  TRY(check_parallelism(job));
-  TRY(plan::check_pipelines_are_free(job));
-  Route route{TRY(ordered(job)), {}};
-  if (route.datacenters.empty()) {
-    return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
-  }
   SelectionJob out;
   out.notes = job.notes;
-  route = TRY(with_ends(job, std::move(route), out.notes));
   const std::vector<cluster::Datacenter>& datacenters = route.datacenters;
   out.micro_batch = job.training.micro_batch;
   const int64_t in_memory = TRY(set_microbatches(job, out.setting));
@@ -455,7 +477,7 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
                       "forward = \"1 ms\" and backward = \"2 ms\"");
     }
     const bool must = contains(selection_or_default(job).must, datacenter.name) ||
-                      route.must.contains(datacenter.name);
+                      datacenter.name == route.first || datacenter.name == route.last;
     out.setting.sites.push_back({datacenter.name, datacenter.devices(), stages.forward,
                                  stages.backward, datacenter.price, must});
     gradients.push_back(stages.gradients);
@@ -498,6 +520,41 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
                         : "fewer selection.micro_batches, or schedule = \"gpipe\", a closed form");
   }
   return out;
+}
+
+// Of the best row, which `beyond` is where there is one.
+double throughput_of(const SelectionResult& found) {
+  return found.beyond ? found.beyond->throughput() : found.rows[found.chosen].throughput();
+}
+
+}  // namespace
+
+Result<SelectionJob> selection_of(const plan::OpenJob& open) {
+  const Job& job = open.job;
+  TRY(check_names(job));
+  TRY(check_parallelism(job));
+  TRY(plan::check_pipelines_are_free(job));
+  const std::vector<Route> routes = TRY(routes_of(job));
+  if (!plan::has_fixed_ends(job.parallelism)) return selection_along(open, routes.front());
+  std::optional<SelectionJob> best;
+  double most = 0;
+  std::optional<Error> error;
+  for (const Route& route : routes) {
+    Result<SelectionJob> along = selection_along(open, route);
+    const Result<SelectionResult> found =
+        along ? select_datacenters(along->setting) : tl::unexpected(along.error());
+    if (!found && !error) error = found.error();
+    if (!found || throughput_of(*found) <= most) continue;
+    most = throughput_of(*found);
+    best = std::move(*along);
+    std::string where;
+    if (!route.first.empty()) where = " begin in " + route.first;
+    if (!route.last.empty()) where += (where.empty() ? " end in " : " and end in ") + route.last;
+    best->notes.push_back(
+        fmt::format("parallelism: {}: pipelines{}", plan::text_of_ends(job.parallelism), where));
+  }
+  if (best) return *std::move(best);
+  return fail(std::move(*error).during("selecting with " + plan::text_of_ends(job.parallelism)));
 }
 
 }  // namespace tombolo::geo

@@ -133,7 +133,8 @@ TEST(SelectJob, TheSmallModelNeedsOnePartition) {
 TEST(SelectJob, EndsAreWhereTheirDataIs) {
   const std::string four = "[parallelism]\npipeline = 4\n";
   const auto sites = [&](const std::string& ends) {
-    const auto job = read(two_datacenters("", four + ends));
+    const auto job =
+        read(two_datacenters("", four + ends + "[selection]\npipelines_per_cell = 1\n"));
     EXPECT_TRUE(job) << job.error().text();
     std::vector<std::pair<std::string, bool>> out;
     for (const SelectionSite& site : job->setting.sites) out.emplace_back(site.name, site.must);
@@ -142,16 +143,72 @@ TEST(SelectJob, EndsAreWhereTheirDataIs) {
   using Sites = std::vector<std::pair<std::string, bool>>;
   EXPECT_EQ(sites(""), (Sites{{"oregon", false}, {"paris", false}}));
   EXPECT_EQ(sites("first_stage_in = [\"paris\"]\n"), (Sites{{"paris", true}, {"oregon", false}}));
-  EXPECT_EQ(sites("last_stage_in = [\"oregon\"]\n"), (Sites{{"paris", false}, {"oregon", true}}));
   EXPECT_EQ(sites("first_stage_in = [\"paris\"]\nlast_stage_in = [\"oregon\"]\n"),
             (Sites{{"paris", true}, {"oregon", true}}));
   EXPECT_EQ(sites("first_stage_in = [\"paris\"]\nlast_stage_in = [\"paris\"]\n"),
             (Sites{{"paris", true}}));
-  const auto left_out = read(two_datacenters(
-      "", four + "first_stage_in = [\"paris\"]\n[selection]\nmust_not = [\"paris\"]\n"));
-  ASSERT_FALSE(left_out);
-  EXPECT_EQ(left_out.error().code, ErrorCode::kInfeasible);
-  EXPECT_THAT(left_out.error().text(), HasSubstr("first_stage_in = [paris]: none of them is left"));
+}
+
+// More of them allowed, no worse answer: all are tried, one datacenter for both ends included.
+TEST(SelectJob, OfSeveralEndsTheBestAreTaken) {
+  const auto best = [&](const std::string& parallelism) {
+    const auto job = read(two_datacenters(
+        "", "[parallelism]\n" + parallelism + "[selection]\npipelines_per_cell = 1\n"));
+    EXPECT_TRUE(job) << job.error().text();
+    const auto found = select_datacenters(job->setting);
+    EXPECT_TRUE(found) << found.error().text();
+    const double chosen = found->rows[found->chosen].throughput();
+    return found->beyond ? std::max(chosen, found->beyond->throughput()) : chosen;
+  };
+  const std::string both = "[\"oregon\", \"paris\"]\n";
+  for (const std::string pipeline : {"pipeline = 1\n", "pipeline = 2\n", "pipeline = 4\n"}) {
+    double most = 0;
+    for (const std::string one : {"[\"oregon\"]\n", "[\"paris\"]\n"}) {
+      most = std::max(most, best(pipeline + "first_stage_in = " + one + "last_stage_in = " + one));
+      EXPECT_LE(best(pipeline + "first_stage_in = " + one + "last_stage_in = " + one),
+                best(pipeline + "first_stage_in = " + one + "last_stage_in = " + both));
+      EXPECT_LE(best(pipeline + "first_stage_in = " + one + "last_stage_in = " + one),
+                best(pipeline + "last_stage_in = " + one));
+    }
+    EXPECT_LE(most, best(pipeline + "first_stage_in = " + both + "last_stage_in = " + both));
+  }
+}
+
+TEST(SelectJob, EndsThatCannotBeAreNamed) {
+  const auto refused = [&](const std::string& rest) {
+    const auto job = read(two_datacenters("", "[parallelism]\npipeline = 4\n" + rest));
+    EXPECT_FALSE(job);
+    if (job) return std::string("it is accepted");
+    EXPECT_EQ(job.error().code, ErrorCode::kInfeasible);
+    return job.error().text();
+  };
+  EXPECT_THAT(refused("first_stage_in = [\"paris\"]\n[selection]\nmust_not = [\"paris\"]\n"),
+              HasSubstr("first_stage_in = [paris]: none of these is left to choose from"));
+  EXPECT_THAT(
+      refused("first_stage_in = [\"paris\"]\nlast_stage_in = [\"paris\"]\n"
+              "[selection]\nmust = [\"oregon\"]\n"),
+      HasSubstr("selection.must: [oregon] must take part, and parallelism: first_stage_in"));
+}
+
+// From the first one on: c is nearer to it than the one with the most devices.
+TEST(SelectJob, DistancesAreFromTheFirst) {
+  std::string text = test::datacenters({{"a", 4}, {"b", 16}, {"c", 4}}, "a100-80g");
+  for (const auto& [x, y, latency] :
+       {std::tuple("a", "b", 90), std::tuple("a", "c", 1), std::tuple("b", "c", 50)})
+    text += fmt::format(
+        "\n[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"{} ms\"\n"
+        "node_pair_limit = \"1 Gbps\"\n",
+        x, y, latency);
+  text +=
+      "[model]\nlayers = 8\nhidden = 1024\nheads = 8\nvocabulary = 1000\nsequence = 1024\n"
+      "[training]\nglobal_batch = 24\nmicro_batch = 1\n"
+      "[parallelism]\npipeline = 8\nfirst_stage_in = [\"a\"]\n[selection]\npipelines_per_cell = "
+      "1\norder = \"distance\"\n";
+  const auto job = read(text);
+  ASSERT_TRUE(job) << job.error().text();
+  std::vector<std::string> names;
+  for (const SelectionSite& site : job->setting.sites) names.push_back(site.name);
+  EXPECT_THAT(names, ElementsAre("a", "c", "b"));
 }
 
 TEST(SelectJob, WhatNoLawKnowsIsRefused) {

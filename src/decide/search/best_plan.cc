@@ -133,6 +133,10 @@ tl::unexpected<Error> nothing_fits(const plan::OpenJob& open, const BestPlanOpti
       what_would_fit(open, options, *closest));
 }
 
+bool is_other_schedule(layout::ScheduleKind asked) {
+  return asked != layout::default_schedule(1) && asked != layout::default_schedule(2);
+}
+
 }  // namespace
 
 std::string configuration_text(const Configuration& c) {
@@ -167,6 +171,24 @@ std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std
   return notes;
 }
 
+std::vector<std::string> notes_over_datacenters(const layout::Parallelism& asked,
+                                                const std::string& schedules) {
+  std::vector<std::string> notes = notes_on_wan_keys(
+      asked, "in a search every pipeline sends separately; tombolo simulate takes it");
+  if (is_other_schedule(asked.schedule))
+    notes.push_back(note_on_schedule(asked.schedule, schedules));
+  std::vector<std::string> keys;
+  if (!asked.datacenter_per_stage.empty()) keys.push_back("datacenter_per_stage");
+  if (!asked.layers_per_stage.empty()) keys.push_back("layers_per_stage");
+  if (!asked.tensor_per_stage.empty()) keys.push_back("tensor_per_stage");
+  const bool one = keys.size() == 1;
+  if (!keys.empty())
+    notes.push_back(fmt::format(
+        "parallelism.{} {} no effect: the search places stages itself; tombolo simulate takes {}",
+        fmt::join(keys, ", "), one ? "has" : "have", one ? "it" : "them"));
+  return notes;
+}
+
 Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options) {
   SearchSpace space = TRY(make_space(open, options.law, options.limits));
   const std::unique_ptr<Pricer> pricer = TRY(make_pricer(open.job, options.law));
@@ -177,12 +199,10 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
         "recompute = \"selective\" is not tried: with fused attention it is the same as none");
   }
   const layout::ScheduleKind asked = open.job.parallelism.schedule;
-  if (asked != layout::default_schedule(1) && asked != layout::default_schedule(2) &&
-      !traits_of(asked).has(layout::kAllForwardsFirst)) {
-    found.notes.push_back(note_on_schedule(asked, "1F1B and interleaved 1F1B"));
-  }
+  if (is_other_schedule(asked) && !traits_of(asked).has(layout::kAllForwardsFirst))
+    found.notes.push_back(note_on_schedule(asked, kSearchedSchedules));
   layout::Parallelism shared = open.job.parallelism;
-  shared.sharing.reset();  // which the law says
+  shared.sharing.reset();  // the law's own note is of it
   for (std::string& note : notes_on_wan_keys(shared, "no pipeline crosses the WAN"))
     found.notes.push_back(std::move(note));
   const SearchOptions how = search_options(open, options);

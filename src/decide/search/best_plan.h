@@ -84,9 +84,11 @@ std::string configuration_text(const cost::Configuration& configuration);
 
 // That a schedule which a job asks for is not what a search compares, which knows only `searched`.
 std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched);
-// One for each key of [parallelism] that says how pipelines share the WAN; `why` a search takes none.
+inline constexpr const char* kSearchedSchedules = "1F1B and interleaved 1F1B";
+// One for each key of [parallelism] that says how pipelines share the WAN, with the reason.
 std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std::string_view why);
-inline constexpr const char* kSentSeparately =
-    "in a search every pipeline sends separately; tombolo simulate takes it";
+// Of searches over several datacenters: which keys of [parallelism] they take no account of.
+std::vector<std::string> notes_over_datacenters(const layout::Parallelism& asked,
+                                                const std::string& schedules);
 
 }  // namespace tombolo::search

@@ -182,11 +182,26 @@ Result<JobValue> read_job_value(const std::string& path) {
   return parse_job_value(text, path);
 }
 
+namespace {
+
+Value ends_of(const Value& parallelism) {
+  Value::Table ends;
+  for (const char* key : {"first_stage_in", "last_stage_in"}) {
+    if (const Value* names = parallelism.find(key)) ends.emplace_back(key, *names);
+  }
+  return Value(std::move(ends));
+}
+
+}  // namespace
+
 Value setting_of(JobValue job) {
   if (!job.from_plan || !job.value.find("model")) return std::move(job.value);
   Value::Table kept;
   for (auto& [key, value] : *job.value.get<Value::Table>()) {
-    if (key != "parallelism" && key != "stage_times") kept.emplace_back(key, std::move(value));
+    if (key == "stage_times") continue;
+    if (key == "parallelism") value = ends_of(value);  // a decision, but for where data is
+    if (key != "parallelism" || !value.get<Value::Table>()->empty())
+      kept.emplace_back(key, std::move(value));
   }
   return Value(std::move(kept));
 }

@@ -26,8 +26,14 @@ bool may_end_in(const layout::Parallelism& p, std::string_view datacenter) {
   return allows(p.last_stage_in, datacenter);
 }
 
-bool may_lie_in(const layout::Parallelism& p, std::string_view datacenter) {
-  return may_begin_in(p, datacenter) && may_end_in(p, datacenter);
+bool restrict_ends(layout::Parallelism& p, const cluster::Cluster& part) {
+  bool possible = true;
+  for (std::vector<std::string>* names : {&p.first_stage_in, &p.last_stage_in}) {
+    if (names->empty()) continue;
+    std::erase_if(*names, [&](const std::string& name) { return !part.find(name); });
+    possible = possible && !names->empty();
+  }
+  return possible;
 }
 
 bool has_fixed_ends(const layout::Parallelism& p) {

@@ -12,12 +12,14 @@ namespace tombolo::plan {
 // [parallelism] first_stage_in and last_stage_in; where these are empty, anywhere.
 bool may_begin_in(const layout::Parallelism& parallelism, std::string_view datacenter);
 bool may_end_in(const layout::Parallelism& parallelism, std::string_view datacenter);
-// With all its stages.
-bool may_lie_in(const layout::Parallelism& parallelism, std::string_view datacenter);
 bool has_fixed_ends(const layout::Parallelism& parallelism);
 
 // "first_stage_in = [lab], last_stage_in = [cloud]"; those that are given.
 std::string text_of_ends(const layout::Parallelism& parallelism);
+
+// Keeps the names that are datacenters of `part`. False where none of those that were given is left: no
+// pipeline may begin, or end, in this part.
+bool restrict_ends(layout::Parallelism& parallelism, const cluster::Cluster& part);
 
 // Unusable: a name there that is no datacenter's.
 Status check_names_of_ends(const layout::Parallelism& parallelism, const cluster::Cluster& cluster,

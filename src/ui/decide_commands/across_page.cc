@@ -177,6 +177,7 @@ std::vector<std::string> way_notes(const Value& answer, const Value::Array& ways
       add(fmt::format("? {}: {}; the factor is the nearest that is known", text_at(way, "way"),
                       beyond));
   }
+  for (const std::string& note : texts_at(answer, "notes")) add(note);
   add(fmt::format("{} layouts simulated", figure_of(number_at(answer, "simulated"))));
   if (*value_at(answer, "stopped").get<bool>()) add("stopped before all ways were compared");
   return notes;

@@ -218,6 +218,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Ways& found,
         "  {} of more than {} passes of a microbatch were not: a simulation takes too much "
         "memory\n",
         found.too_large, across::kMostPasses);
+  for (const std::string& note : found.notes) out << "  note: " << note << "\n";
   if (found.stopped) out << "  stopped before all ways were compared\n";
   if (found.stages_stopped && !found.stopped)
     out << "  the search of stages across ended at a third of the time limit, with the best so "
@@ -253,7 +254,8 @@ Value::Table way_json(const Way& way, const PlanCommandOptions& options) {
 }
 
 Value::Table to_json(const Ways& found, const PlanCommandOptions& options, double wall) {
-  Value::Array ways, no_ways, break_even;
+  Value::Array ways, no_ways, break_even, notes;
+  for (const std::string& note : found.notes) notes.emplace_back(note);
   for (const Way& way : found.ways) ways.emplace_back(way_json(way, options));
   for (const NoWay& each : found.no_ways)
     no_ways.emplace_back(Value::Table{{"way", each.name}, {"reason", each.reason}});
@@ -270,6 +272,7 @@ Value::Table to_json(const Ways& found, const PlanCommandOptions& options, doubl
           {"ways", ways},
           {"no_ways", no_ways},
           {"break_even", break_even},
+          {"notes", notes},
           {"simulated", found.simulated},
           {"left_out", found.left_out},
           {"too_large", found.too_large},

@@ -278,11 +278,10 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
   return plan_mixed(open, mixed, out);
 }
 
-// The Plan of a job with explicit parallelism that the simulator takes, memory included, as
-// `tombolo simulate` makes it of the job.
-Result<schedule_search::StrandsChoice> simulatable(const plan::Job& job) {
+// The Plan that the simulator takes, memory included. Strands are chosen when a Plan is made of a job.
+Result<schedule_search::StrandsChoice> simulatable(const plan::Job& job, bool choose_strands) {
   schedule_search::StrandsChoice choice;
-  if (job.parallelism.strands) {
+  if (choose_strands && job.parallelism.strands) {
     choice = TRY(schedule_search::choose_strands(job));
   } else {
     choice.plan = TRY(cost::make_plan(job));
@@ -295,25 +294,25 @@ Result<schedule_search::StrandsChoice> simulatable(const plan::Job& job) {
 
 Result<std::string> write_layout(const plan::Job& job, const std::string& path,
                                  const std::string& comment) {
-  const Result<schedule_search::StrandsChoice> choice = simulatable(job);
-  const plan::Plan* const plan = choice ? &choice->plan : nullptr;
-  const bool trainable =
-      plan && plan->devices() == std::ssize(plan->ranks) && plan->parallelism.zero == 0;
-  const char* readers = trainable ? "estimate, traffic, simulate and train"
-                        : plan    ? "estimate, traffic and simulate"
-                                  : "estimate and traffic";
-  if (path.ends_with(".json")) {
-    if (!choice) return fail(Error(choice.error()).during("writing " + path));
-    TRY(write_file(path, plan::to_json_text(*plan)));
-    if (!choice->line.empty()) command::note(choice->line);
-    return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
-  }
-  if (!path.ends_with(".toml")) {
+  const bool as_plan = path.ends_with(".json");
+  if (!as_plan && !path.ends_with(".toml")) {
     return unusable(fmt::format("--out {}: neither .json nor .toml", path),
                     "plan.json for a Plan, job.toml for a job with explicit parallelism");
   }
-  TRY(write_file(path, plan::to_toml_text(job, path, comment)));
-  return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+  const auto choice = simulatable(job, /*choose_strands*/ as_plan);
+  const bool trainable = choice && choice->plan.devices() == std::ssize(choice->plan.ranks) &&
+                         choice->plan.parallelism.zero == 0;
+  const char* readers = trainable ? "estimate, traffic, simulate and train"
+                        : choice  ? "estimate, traffic and simulate"
+                                  : "estimate and traffic";
+  if (!as_plan) {
+    TRY(write_file(path, plan::to_toml_text(job, path, comment)));
+    return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+  }
+  if (!choice) return fail(Error(choice.error()).during("writing " + path));
+  TRY(write_file(path, plan::to_json_text(choice->plan)));
+  if (!choice->line.empty()) command::note(choice->line);
+  return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
 }
 
 std::string stopped_text(double gap, search::Objective objective) {
@@ -374,10 +373,8 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     open.job.parallelism.strands = false;
     open.job.parallelism.strands_profile.clear();
   }
+  if (open.job.parallelism.strands) TRY(strand::profile_of(open.job));
   if (options.across) {
-    for (const std::string& note :
-         search::notes_on_wan_keys(open.job.parallelism, search::kSentSeparately))
-      command::note(note);
     if (law != cost::Law::kTombolo)
       return unusable("--across: ways are simulated, which the law tombolo prices",
                       "--law tombolo");

@@ -1,5 +1,7 @@
 #include "ui/decide_commands/with_strands.h"
 
+#include <cmath>
+
 namespace tombolo::decide_commands {
 
 void print_strands(std::ostream& out, const WithStrands& with,
@@ -9,10 +11,10 @@ void print_strands(std::ostream& out, const WithStrands& with,
   } else if (!with.iteration) {
     out << fmt::format("  with strands: {}\n", with.obstacle);
   } else {
-    const std::string less =
-        simulated && *simulated > 0_s
-            ? fmt::format(", {:.1f} % less", 100 * (1 - *with.iteration / *simulated))
-            : "";
+    const double less_by = simulated && *simulated > 0_s ? 1 - *with.iteration / *simulated : 0;
+    const std::string less = less_by == 0 ? ""
+                                          : fmt::format(", {:.1f} % {}", 100 * std::abs(less_by),
+                                                        less_by > 0 ? "less" : "more");
     const std::string without = with.one_after_the_other > 0_s
                                     ? fmt::format(" ({} without)", brief(with.one_after_the_other))
                                     : "";
