@@ -27,19 +27,54 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+std::vector<std::string_view> words_of(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (!name.empty()) {
+    const size_t end = std::min(name.find('_'), name.size());
+    if (end > 0) words.push_back(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return words;
+}
+
+// Letters of the words that two names share at either end: global_batch and global_batch_size,
+// gpus_per_node and devices_per_node. At least two words, or all of one name.
+size_t shared_letters(std::string_view a, std::string_view b) {
+  const std::vector<std::string_view> x = words_of(a), y = words_of(b);
+  const auto letters = [&](auto x_begin, auto x_end, auto y_begin, auto y_end) {
+    size_t words = 0, sum = 0;
+    for (; x_begin != x_end && y_begin != y_end && *x_begin == *y_begin; ++x_begin, ++y_begin) {
+      ++words;
+      sum += x_begin->size();
+    }
+    return words >= 2 || words == std::min(x.size(), y.size()) ? sum : 0;
+  };
+  return std::max(letters(x.begin(), x.end(), y.begin(), y.end()),
+                  letters(x.rbegin(), x.rend(), y.rbegin(), y.rend()));
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known) {
   std::string best;
-  // A quarter of the letters may be wrong, at least two.
+  // A quarter of the letters may be wrong, at least two, but not half of them.
   size_t best_distance = std::max<size_t>(2, misspelt.size() / 4) + 1;
   if (misspelt.size() > 64) return best;  // hostile input: not worth the quadratic time
   for (const std::string& name : known) {
     const size_t distance = edit_distance(misspelt, name);
+    if (distance > 1 && 2 * distance >= misspelt.size()) continue;
     if (distance < best_distance) {
       best = name;
       best_distance = distance;
     }
+  }
+  if (!best.empty()) return best;
+  size_t most = 3;  // letters in common that say nothing
+  for (const std::string& name : known) {
+    const size_t letters = shared_letters(misspelt, name);
+    if (letters <= most) continue;
+    best = name;
+    most = letters;
   }
   return best;
 }
@@ -87,17 +122,20 @@ const Value* FieldReader::take(std::string_view key) {
 
 void FieldReader::missing(std::string_view key) {
   if (!ok()) return;
-  const std::string at = table_.line ? fmt::format("{}:{}", file_, table_.line) : file_;
   // Perhaps it is there, but misspelt.
   std::vector<std::string> present;
-  for (const auto& [name, value] : *table_.get<Value::Table>()) present.push_back(name);
+  for (const auto& [name, value] : *table_.get<Value::Table>()) {
+    if (std::find(known_.begin(), known_.end(), name) == known_.end()) present.push_back(name);
+  }
   const std::string near = nearest_name(key, present);
-  *error_ =
-      Error{ErrorCode::kUnusable,
-            fmt::format("{}: {} is missing", at, path_to(key)),
-            {},
-            near.empty() || near == key ? "" : fmt::format("\"{}\" instead of \"{}\"", key, near),
-            {.file = file_, .line = table_.line, .key = path_to(key)}};
+  const Value* const misspelt = near.empty() ? nullptr : table_.find(near);
+  const int line = misspelt ? misspelt->line : table_.line;
+  const std::string at = line ? fmt::format("{}:{}", file_, line) : file_;
+  *error_ = Error{ErrorCode::kUnusable,
+                  fmt::format("{}: {} is missing", at, path_to(key)),
+                  {},
+                  misspelt ? fmt::format("\"{}\" instead of \"{}\"", key, near) : "",
+                  {.file = file_, .line = line, .key = path_to(key)}};
 }
 
 void FieldReader::wrong(const Value& value, std::string_view key, std::string why,

@@ -158,6 +158,14 @@ TEST(Fields, AHostileValueIsNotEchoedWhole) {
 TEST(Fields, NearestName) {
   EXPECT_EQ(nearest_name("bandwith", {"bandwidth", "latency"}), "bandwidth");
   EXPECT_EQ(nearest_name("x", {"bandwidth", "latency"}), "");
+  EXPECT_EQ(nearest_name("cost", {"loss", "price"}), "") << "half of it would be wrong";
+  // Of other programs: with a word more, or another first one.
+  EXPECT_EQ(nearest_name("micro_batch_size", {"global_batch", "micro_batch"}), "micro_batch");
+  EXPECT_EQ(nearest_name("num_layers", {"heads", "layers"}), "layers");
+  EXPECT_EQ(nearest_name("gpus_per_node", {"name", "nodes", "devices_per_node"}),
+            "devices_per_node");
+  EXPECT_EQ(nearest_name("tensor_model_parallel_size", {"tensor", "pipeline"}), "tensor");
+  EXPECT_EQ(nearest_name("to", {"between", "node_pair_limit"}), "");
   EXPECT_EQ(one_of("1F1B", {"gpipe", "1f1b", "zb-v"}), "\"1f1b\"; all: gpipe, 1f1b, zb-v");
   EXPECT_EQ(one_of("zbv", {"gpipe", "1f1b", "zb-v"}), "\"zb-v\"; all: gpipe, 1f1b, zb-v");
   EXPECT_EQ(one_of("eats", {"west", "east"}), "\"east\"; all: west, east");

@@ -41,10 +41,12 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
+    byte_ = at;
     return refuse(fmt::format("not JSON at byte {}", at));
   }
 
   const std::string& problem() const { return problem_; }
+  size_t byte_of_problem() const { return byte_; }  // of what is not JSON; else 0
   Value take() { return std::move(root_); }
 
  private:
@@ -99,6 +101,7 @@ class Builder : public nlohmann::json_sax<Json> {
   std::vector<Value> open_;
   std::vector<std::string> keys_;
   std::vector<std::unordered_set<std::string>> seen_;  // keys, of large tables
+  size_t byte_ = 0;
   std::string problem_;
 };
 
@@ -128,6 +131,9 @@ Json convert(const Value& value) {
 Result<Value> parse_json(std::string_view text, const std::string& name, int line) {
   Builder builder;
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
+    const std::string_view before =
+        text.substr(0, std::max<size_t>(builder.byte_of_problem(), 1) - 1);
+    line += static_cast<int>(std::count(before.begin(), before.end(), '\n'));
     return fail({ErrorCode::kUnusable,
                  fmt::format("{}:{}: {}", name, line, builder.problem()),
                  {},
