@@ -22,6 +22,31 @@ Value cluster_value(cluster::Cluster cluster, const std::string& path) {
   return value;
 }
 
+// One text for all stages, or a list.
+Value times_value(const StageTimes& times) {
+  Value::Table out;
+  const auto list = [&](const char* key, const std::vector<Seconds>& given) {
+    Value::Array each;
+    for (const Seconds& time : given) each.emplace_back(format(time));
+    if (each.size() == 1) {
+      out.emplace_back(key, each.front());
+    } else if (!each.empty()) {
+      out.emplace_back(key, std::move(each));
+    }
+  };
+  list("forward", times.forward);
+  list("backward", times.backward);
+  list("backward_weight", times.backward_weight);
+  list("recompute", times.recompute);
+  list("pair", times.pair);
+  list("pair_forward", times.pair_forward);
+  if (times.reduce) out.emplace_back("reduce", format(*times.reduce));
+  if (times.transfer) out.emplace_back("transfer", format(*times.transfer));
+  if (times.latency) out.emplace_back("latency", format(*times.latency));
+  if (times.in_flight) out.emplace_back("in_flight", *times.in_flight);
+  return Value(std::move(out));
+}
+
 }  // namespace
 
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment) {
@@ -35,6 +60,7 @@ std::string to_toml_text(const Job& job, const std::string& path, const std::str
   if (std::string& profile = parallelism.strands_profile; !profile.empty())
     profile = path_seen_from(path, profile);
   file.emplace_back("parallelism", write_fields(parallelism));
+  if (job.stage_times) file.emplace_back("stage_times", times_value(*job.stage_times));
   append_run_tables(file, job, path);
   if (job.selection) file.emplace_back("selection", write_fields(*job.selection));
   std::string text;
