@@ -219,7 +219,7 @@ TEST(SelectJob, WhatNoLawKnowsIsRefused) {
   ASSERT_FALSE(schedule);
   EXPECT_THAT(schedule.error().text(), HasSubstr("\"zb-v\": select has no law for it"));
   const auto apart = read(two_datacenters(
-      "", "[parallelism]\npipeline = 2\ndata = 1\ndatacenter_per_replica = [\"a\"]\n"));
+      "", "[parallelism]\npipeline = 2\ndata = 1\ndatacenter_per_replica = [\"paris\"]\n"));
   ASSERT_FALSE(apart);
   EXPECT_THAT(apart.error().text(), HasSubstr("datacenter_per_replica is given, and a search"));
 }

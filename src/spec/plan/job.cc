@@ -325,6 +325,20 @@ std::vector<std::string> notes_on_precision(const Decisions& asked) {
   return notes;
 }
 
+std::vector<std::string> notes_on_wan(const cluster::Cluster& cluster) {
+  std::vector<std::string> notes;
+  for (const cluster::WanLink& link : cluster.wan) {
+    const bool lossy = link.loss > 0, jitters = link.jitter.value > 0;
+    if (!lossy && !jitters) continue;
+    notes.push_back(fmt::format("not part of the law for WAN flows yet: {} of {} - {}",
+                                lossy && jitters ? "loss, jitter"
+                                : lossy          ? "loss"
+                                                 : "jitter",
+                                link.between[0], link.between[1]));
+  }
+  return notes;
+}
+
 // Where gradients asked for in shards are whole all the same, and where there is nothing to share out.
 std::optional<std::string> note_on_zero(const Decisions& asked) {
   const layout::Parallelism& p = asked.parallelism;
@@ -362,9 +376,10 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
     return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
-  TRY(check_names_of_ends(job.parallelism, job.cluster, file));
+  TRY(check_names_of_places(job.parallelism, job.cluster, file));
   if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
   for (std::string& note : notes_on_precision(job)) job.notes.push_back(std::move(note));
+  for (std::string& note : notes_on_wan(job.cluster)) job.notes.push_back(std::move(note));
   if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)
     job.notes.push_back("[parallelism] strands_profile has no effect without strands = true");
   if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));

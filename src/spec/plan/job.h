@@ -80,6 +80,8 @@ Result<Plan> lay_out(const Job& job);
 // A sentence for each kind of device that does not multiply in training.precision, and is counted as
 // fast as at 16 bits. Among the notes of every job that is read.
 std::vector<std::string> notes_on_precision(const Decisions& asked);
+// What is said of WAN links that no prediction counts.
+std::vector<std::string> notes_on_wan(const cluster::Cluster& cluster);
 
 // A Job as the text that people write: for `tombolo plan --out job.toml`.
 //

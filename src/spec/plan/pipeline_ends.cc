@@ -49,18 +49,25 @@ std::string text_of_ends(const layout::Parallelism& p) {
   return fmt::format("{}", fmt::join(given, ", "));
 }
 
-Status check_names_of_ends(const layout::Parallelism& p, const cluster::Cluster& cluster,
-                           const std::string& file) {
-  for (const auto& [key, given] : {std::pair("first_stage_in", &p.first_stage_in),
-                                   std::pair("last_stage_in", &p.last_stage_in)}) {
-    for (const std::string& name : *given) {
-      if (cluster.find(name)) continue;
-      std::vector<std::string> names;
-      for (const cluster::Datacenter& each : cluster.datacenters) names.push_back(each.name);
-      return unusable(
-          fmt::format("{}: parallelism.{}: there is no datacenter \"{}\"", file, key, name),
-          one_of(name, names));
-    }
+Status check_names_of_places(const layout::Parallelism& p, const cluster::Cluster& cluster,
+                             const std::string& file) {
+  const auto check = [&](const std::string& key, const std::string& name) -> Status {
+    if (cluster.find(name)) return {};
+    std::vector<std::string> names;
+    for (const cluster::Datacenter& each : cluster.datacenters) names.push_back(each.name);
+    return unusable(
+        fmt::format("{}: parallelism.{}: there is no datacenter \"{}\"", file, key, name),
+        one_of(name, names));
+  };
+  for (const std::string& name : p.first_stage_in) TRY(check("first_stage_in", name));
+  for (const std::string& name : p.last_stage_in) TRY(check("last_stage_in", name));
+  for (size_t i = 0; i < p.datacenter_per_replica.size(); ++i)
+    TRY(check(fmt::format("datacenter_per_replica[{}]", i), p.datacenter_per_replica[i]));
+  for (size_t s = 0; s < p.datacenter_per_stage.size(); ++s) {
+    const std::vector<std::string>& names = p.datacenter_per_stage[s];
+    const std::string key = fmt::format("datacenter_per_stage[{}]", s);
+    for (size_t i = 0; i < names.size(); ++i)
+      TRY(check(names.size() == 1 ? key : fmt::format("{}[{}]", key, i), names[i]));
   }
   return {};
 }

@@ -21,8 +21,8 @@ std::string text_of_ends(const layout::Parallelism& parallelism);
 // pipeline may begin, or end, in this part.
 bool restrict_ends(layout::Parallelism& parallelism, const cluster::Cluster& part);
 
-// Unusable: a name there that is no datacenter's.
-Status check_names_of_ends(const layout::Parallelism& parallelism, const cluster::Cluster& cluster,
-                           const std::string& file);
+// Unusable: a name in [parallelism], there or of a stage or a pipeline, that is no datacenter's.
+Status check_names_of_places(const layout::Parallelism& parallelism,
+                             const cluster::Cluster& cluster, const std::string& file);
 
 }  // namespace tombolo::plan

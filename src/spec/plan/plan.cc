@@ -93,9 +93,10 @@ Status validate_replicas(const Plan& plan, int32_t position) {
       if (plan.cluster.link(other->name, here.name)) continue;
       return unusable(
           fmt::format("there is no WAN link between {} and {}", other->name, here.name),
-          fmt::format("adding a [[wan]] table for this pair: replicas of stage {} in both sum "
-                      "gradients",
-                      position));
+          fmt::format(
+              "a [[cluster.wan]] for this pair ([[wan]] in a cluster file): replicas of stage "
+              "{} in both sum gradients",
+              position));
     }
     there.push_back(&here);
   }
@@ -148,7 +149,7 @@ Status validate_boundaries(const Plan& plan) {
       const std::string& here = plan.ranks[plan.rank_of(s, replica)].datacenter;
       if (before == here || plan.cluster.link(before, here)) continue;
       return unusable(fmt::format("there is no WAN link between {} and {}", before, here),
-                      "adding a [[wan]] table for this pair");
+                      "a [[cluster.wan]] for this pair ([[wan]] in a cluster file)");
     }
   }
   return {};

@@ -93,6 +93,7 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
     plan = TRY(plan::parse_plan(text, in.input));
     apply_replacements(in, plan);
     print_notes(plan::notes_on_precision(plan));
+    print_notes(plan::notes_on_wan(plan.cluster));
   } else {
     if (in.hardware.empty()) {
       plan = TRY(plan_of(in, TRY(reread_job(in.input)), nullptr));

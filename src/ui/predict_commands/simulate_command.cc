@@ -60,19 +60,9 @@ double busy_both_ways(const std::vector<trace::WanUse>& wan, const cluster::WanL
 
 void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
                         const std::vector<trace::WanUse>& wan, const sim::Options& options) {
-  std::string ignored;
-  const auto ignore = [&](bool given, const char* what) {
-    if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
-  };
-  ignore(link.loss > 0, "loss");
-  ignore(link.jitter.value > 0, "jitter");
   if (!link.rate_trace.empty() && options.rates.empty()) {
     out << fmt::format("  note: {} - {}: rate_trace counts with --iterations\n", link.between[0],
                        link.between[1]);
-  }
-  if (!ignored.empty()) {
-    out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
-                       link.between[0], link.between[1]);
   }
   if (cluster::has_tight_windows(link) && busy_both_ways(wan, link) > 1) {
     out << fmt::format(
