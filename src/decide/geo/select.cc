@@ -131,9 +131,21 @@ class RowPricer {
       row.pipeline = std::max(row.pipeline, time(*one));
     }
     row.all_reduce = all_reduce(row.partitions, pipelines);
-    row.cost = row.cost * row.total().value;  // was dollars per second
+    row.cost = row.cost * row.total().value + egress(row);  // was dollars per second
     row.feasible = true;
     return row;
+  }
+
+  Dollars egress(const SelectionRow& row) const {
+    Dollars sum;
+    std::optional<size_t> before;
+    for (size_t i = 0; i < setting_.sites.size() && setting_.egress; ++i) {
+      if (row.partitions[i] == 0) continue;
+      if (before)
+        sum = sum + setting_.egress(*before, i) * static_cast<double>(row.all_microbatches);
+      before = i;
+    }
+    return sum;
   }
 
   // No schedule gives these pipelines more.

@@ -69,6 +69,8 @@ struct SelectionSetting {
   // How long the first partitions of `pipelines` pipelines take to send the last ones the gradients
   // of a tied embedding; empty: no time.
   std::function<Seconds(size_t first, size_t last, int64_t pipelines)> tied = {};
+  // What a microbatch costs on its way from one site to the next, there and back; empty: nothing.
+  std::function<Dollars(size_t from, size_t to)> egress = {};
   std::function<Seconds(const DpCell&)> cell_time = one_forward_one_backward_cell;
   bool look_beyond = true;  // of algorithm 1; it costs about as much again
 };
@@ -87,7 +89,7 @@ struct SelectionRow {
   double throughput() const;  // microbatches per second
   int64_t used_gpus = 0;
   int64_t unused_gpus = 0;
-  Dollars cost;  // of the used GPUs, per iteration
+  Dollars cost;  // of the used GPUs and of what crosses the WAN, per iteration
 };
 
 struct SelectionResult {

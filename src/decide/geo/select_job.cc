@@ -7,6 +7,7 @@
 
 #include "predict/cost/collective.h"
 #include "predict/cost/price_plan.h"
+#include "predict/ledger/plan_ledger.h"
 #include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
@@ -418,7 +419,17 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
     out.setting.link = links_by_law(job, datacenters, boundary);
     transfer = slowest_transfer(job, datacenters, boundary);
   }
-  if (job.model) out.setting.tied = tied_by_law(job, datacenters, stated);
+  if (job.model) {
+    out.setting.tied = tied_by_law(job, datacenters, stated);
+    out.setting.egress = [cluster = job.cluster, datacenters, boundary = boundary_of(job)](
+                             size_t from, size_t to) {
+      const cluster::WanLink* link = cluster.link(datacenters[from].name, datacenters[to].name);
+      return link ? ledger::egress_of(*link, boundary, 1, 1) : Dollars{};
+    };
+  } else if (std::any_of(job.cluster.wan.begin(), job.cluster.wan.end(),
+                         [](const auto& link) { return link.price.value > 0; })) {
+    out.notes.push_back("costs are without WAN traffic: no [model] says how much that is");
+  }
   if (transfer) out.communication_to_compute = *transfer / forward;
   const double ratio = std::min(out.communication_to_compute, 10'000.0);
   const auto derived = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9)));

@@ -190,6 +190,17 @@ TEST(SelectJob, EndsThatCannotBeAreNamed) {
       HasSubstr("selection.must: [oregon] must take part, and parallelism: first_stage_in"));
 }
 
+TEST(SelectJob, CostsCountWhatCrosses) {
+  const auto job = read(two_datacenters(
+      "price = \"0.05 USD/GB\"\n",
+      "[parallelism]\npipeline = 8\n[selection]\npipelines_per_cell = 1\nmust = [\"paris\"]\n"));
+  ASSERT_TRUE(job) << job.error().text();
+  const auto found = select_datacenters(job->setting);
+  ASSERT_TRUE(found) << found.error().text();
+  // 24 microbatches of 2,097,152 bytes, there and back, over one boundary; devices have no price.
+  EXPECT_NEAR(found->rows[0].cost.value, 24 * 2 * 2'097'152 * 0.05e-9, 1e-12);
+}
+
 // From the first one on: c is nearer to it than the one with the most devices.
 TEST(SelectJob, DistancesAreFromTheFirst) {
   std::string text = test::datacenters({{"a", 4}, {"b", 16}, {"c", 4}}, "a100-80g");
