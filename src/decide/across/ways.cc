@@ -132,6 +132,7 @@ class Search {
     for (std::string& note :
          search::notes_over_datacenters(open_.job.parallelism, search::kSearchedSchedules))
       ways_.notes.push_back(std::move(note));
+    for (const cluster::WanLink& link : open_.job.cluster.wan) note_without_path_limit(link);
     alone();
     simulate();
     stages();
@@ -150,6 +151,18 @@ class Search {
   bool stopped() {
     ways_.stopped = ways_.stopped || (options_.stop && options_.stop());
     return ways_.stopped;
+  }
+
+  // One line between two sites is easily taken for what each pair of nodes has.
+  void note_without_path_limit(const cluster::WanLink& link) {
+    const cluster::Datacenter* from = open_.job.cluster.find(link.between[0]);
+    const cluster::Datacenter* to = open_.job.cluster.find(link.between[1]);
+    if (link.path_limit || !from || !to) return;
+    const int64_t pairs = std::min(from->nodes, to->nodes);
+    if (pairs < 2) return;
+    ways_.notes.push_back(fmt::format(
+        "{} - {}: no path_limit, so {} pairs of nodes may carry {} together", link.between[0],
+        link.between[1], pairs, brief(link.node_pair_limit * static_cast<double>(pairs))));
   }
 
   Status check() const {
@@ -419,7 +432,18 @@ class Search {
     return "no pipeline fits in each datacenter, as [parallelism] and the batch want it";
   }
 
+  // The job's own settings may differ from others in what exchange_text does not say.
+  std::string name_of(const Exchange& exchange, const std::vector<Exchange>& grid) const {
+    const std::string text = exchange_text(exchange);
+    const bool own = open_.job.exchange && exchange == *open_.job.exchange;
+    const auto alike = std::count_if(grid.begin(), grid.end(), [&](const Exchange& other) {
+      return exchange_text(other) == text;
+    });
+    return own && alike > 1 ? text + ", as in [exchange]" : text;
+  }
+
   void homes(bool local) {
+    const std::vector<Exchange> grid = exchange_grid(open_.job.exchange, options_.local_steps);
     std::vector<std::vector<size_t>> subsets = subsets_of(open_.job.cluster.datacenters.size());
     std::erase_if(subsets, [&](const auto& subset) { return !may_hold_pipelines(subset); });
     if (subsets.empty())
@@ -430,11 +454,15 @@ class Search {
       std::vector<std::string> names;
       for (const cluster::Datacenter& each : part.datacenters) names.push_back(each.name);
       std::sort(names.begin(), names.end());
-      if (stopped()) return;
-      const std::vector<plan::Job> all = jobs_of(subset, part);
-      for (const Exchange& exchange : exchange_grid(open_.job.exchange, options_.local_steps)) {
+      const bool in_time = !stopped();
+      const std::vector<plan::Job> all = in_time ? jobs_of(subset, part) : std::vector<plan::Job>{};
+      for (const Exchange& exchange : grid) {
         if (exchange.is_local() != local) continue;
-        const std::string name = "gradients across, " + exchange_text(exchange);
+        const std::string name = "gradients across, " + name_of(exchange, grid);
+        if (!in_time) {
+          misses_.try_emplace(name, "stopped before it was searched");
+          continue;
+        }
         if (!joined) {
           misses_.try_emplace(
               name, fmt::format("no WAN link joins each two of {}", fmt::join(names, ", ")));

@@ -234,6 +234,13 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
     found.band = detail.band;
     found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
   }
+  if (asked == layout::default_schedule(2) && open.fixed.virtual_stages.value_or(1) == 1 &&
+      found.top.front().candidate.configuration.virtual_stages == 1) {
+    found.notes.push_back(fmt::format(
+        "parallelism.schedule = \"{}\" has no effect: the best plan has no virtual stages; "
+        "virtual_stages = 2 asks for some",
+        name_of(asked)));
+  }
   found.counts = result.counts;
   found.memory_of_device = how.memory;
   found.limits = limits_text(options.limits, space.domain);

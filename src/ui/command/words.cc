@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <memory>
 
 #include "base/fields.h"
@@ -150,6 +152,17 @@ CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values
                        fmt::join(values, ", "));
   };
   return name_values(option, values)->check(check);
+}
+
+CLI::Option* positive(CLI::Option* option) {
+  const auto problem = [](const std::string& word) -> std::string {
+    double number = 0;
+    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    const bool whole = error == std::errc{} && rest == word.data() + word.size();
+    if (whole && std::isfinite(number) && number > 0) return "";
+    return fmt::format("\"{}\": wanted a number above 0, as 40 or 2e12", word);
+  };
+  return option->check(CLI::Validator(problem, "POSITIVE"));
 }
 
 CLI::Option* add_time(CLI::App* words, const std::string& name, Seconds& value,

@@ -55,6 +55,9 @@ CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values
 // Shown and completed; other values reach the command, which accepts or refuses them.
 CLI::Option* suggestions(CLI::Option* option, const std::vector<std::string>& values);
 
+// A number above 0.
+CLI::Option* positive(CLI::Option* option);
+
 // An option that takes a time as the keys of files do, "200 ms"; a number alone is one of seconds.
 CLI::Option* add_time(CLI::App* words, const std::string& name, Seconds& value,
                       const std::string& text, Seconds least, Seconds most);

@@ -374,7 +374,11 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     open.job.parallelism.strands_profile.clear();
   }
   if (open.job.parallelism.strands) TRY(strand::profile_of(open.job));
+  if (open.job.selection)
+    command::note("[selection] has no effect: tombolo select chooses datacenters by it");
   if (options.across) {
+    if (options.simulate_for != PlanCommandOptions{}.simulate_for)
+      command::note("--simulate-for has no effect with --across, which simulates all ways");
     if (law != cost::Law::kTombolo)
       return unusable("--across: ways are simulated, which the law tombolo prices",
                       "--law tombolo");
@@ -476,10 +480,8 @@ command::Command add_plan(CLI::App& app) {
   words->add_flag("--across", options->across,
                   "compare one datacenter alone, stages in different ones, and whole pipelines in "
                   "each with every [exchange]");
-  words
-      ->add_option("--tokens", options->tokens,
-                   "also the time and the cost of that many tokens, as 2e12")
-      ->check(CLI::PositiveNumber);
+  command::positive(words->add_option("--tokens", options->tokens,
+                                      "also the time and the cost of that many tokens, as 2e12"));
   command::add_time(words, "--deadline", options->deadline,
                     "the target in so much time, as \"720 h\"; 0: any", 0_s, 1e9_s);
   words

@@ -331,10 +331,8 @@ command::Command add_simulate(CLI::App& app) {
                    "what the bubbles carry of recorded requests (CSV as Azure publishes them) to "
                    "the model of [prefill]")
       ->type_name("FILE");
-  words
-      ->add_option("--prefill-scale", options->prefill_scale,
-                   "requests come that many times as fast")
-      ->check(CLI::PositiveNumber);
+  command::positive(words->add_option("--prefill-scale", options->prefill_scale,
+                                      "requests come that many times as fast"));
   words->add_flag("--no-suspension", options->no_suspension,
                   "prefill: the layers of a GPU run within one gap");
   words->add_flag("--prefill-batch", options->prefill_batch,
