@@ -52,6 +52,10 @@ class Launched(Case):
         return ["torchrun", "--no_python", "--nproc_per_node", str(ranks), "--master_port", str(self.port),
                 "--redirects", "2", "--tee", "2", "--log_dir", str(self.folder / "logs"), *command]
 
+    def skip_if_torchrun_is_broken(self, err):
+        if "PyTorch was build without libuv support" in err:  # Debian 13
+            self.skipTest("this torchrun starts nothing: its PyTorch is built without libuv")
+
     def start(self, command, **environment):
         process = subprocess.Popen(command, cwd=self.folder, env=clean_environment(**environment),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -118,6 +122,7 @@ class SameLosses(Launched):
     def check_same(self, command, **environment):
         self.ok(*self.train("alone")[1:], env=clean_environment())
         code, out, err = self.end(self.start(command, **environment))
+        self.skip_if_torchrun_is_broken(err)
         self.assertEqual(code, 0, err)
         self.assertEqual(json.loads(out)["steps"], 12 if TORCH else 4, "rank 0 answers, and nobody else")
         self.assertEqual(self.happened("run"), self.happened("alone"))
@@ -275,7 +280,10 @@ class Trouble(Launched):
         token = self.folder / "run" / "rendezvous-token"
         self.wait(lambda: (len(self.workers()) == 4 and not token.exists()) or process.poll() is not None,
                   "the ranks do not find each other")
-        self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+        if process.poll() is not None:
+            err = process.stderr.read()
+            self.skip_if_torchrun_is_broken(err)
+            self.fail(err)
 
     def test_a_killed_rank_is_named_and_all_end(self):
         for victim in (0, 2):
