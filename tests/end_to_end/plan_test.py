@@ -114,6 +114,11 @@ class Plan(Case):
         for key in ("cell = 2", 'discipline = "strict"'):
             self.assertIn(f"parallelism.{key} has no effect: no pipeline crosses the WAN", notes)
 
+    def test_memory_for_prompts_is_noted(self):
+        job = self.write("job.toml", TWO_STAGES + 'pipeline = 2\n[prefill]\nmodel = "llama3-8b"\nmemory = "17 GB"\n')
+        for command in ("plan", "estimate"):
+            self.assertIn("left out: 17 GB of memory for [prefill], which tombolo simulate counts", self.json(command, job)["notes"])
+
     def test_samples_and_labels_stay_where_they_are(self):
         """Over several datacenters: the pipeline begins and ends there, and what is written says so again."""
         text = (ROOT / "examples" / "planning" / "five-zones-job.toml").read_text().replace(

@@ -206,6 +206,10 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   }
   note_schedule(job, notes);
   if (job.stage_times) notes.push_back("left out: [stage_times]");
+  if (job.prefill && job.prefill->memory.value > 0)
+    notes.push_back(
+        fmt::format("left out: {} of memory for [prefill], which tombolo simulate counts",
+                    brief(job.prefill->memory)));
   note_uneven("heads", job.model->heads, "tensor", p.tensor, notes);
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
