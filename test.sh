@@ -52,7 +52,9 @@ room_for_two=false  # tests and a build at once
 # The sanitizers' shadow memory does not fit beside the addresses that newer kernels draw at random.
 fixed_addresses=(setarch "$(uname -m)" -R)
 "${fixed_addresses[@]}" true 2> /dev/null || fixed_addresses=()
-export TSAN_OPTIONS="suppressions=$PWD/tests/thread_sanitizer.supp ${TSAN_OPTIONS:-}"
+if pkg-config --atleast-version=3.5 openssl 2> /dev/null; then
+  export TSAN_OPTIONS="suppressions=$PWD/tests/thread_sanitizer.supp ${TSAN_OPTIONS:-}"
+fi
 
 # Many tests wait for processes, clocks and sockets: one more of them than cores keeps the cores busy.
 tests_at_once=$((jobs + 1))

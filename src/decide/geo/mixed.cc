@@ -30,8 +30,18 @@ constexpr size_t kScoutWave = 8;
 constexpr Look kLooks[] = {{0.1}, {0.01}, {0.005, true}};
 
 // Whether a way over links leads from where a pipeline may begin to where it may end.
-Status check_ends_are_joined(const plan::Job& job) {
+Status check_ends_are_joined(const plan::OpenJob& open) {
+  const plan::Job& job = open.job;
   const layout::Parallelism& p = job.parallelism;
+  const bool one_place = std::any_of(
+      job.cluster.datacenters.begin(), job.cluster.datacenters.end(), [&](const auto& each) {
+        return plan::may_begin_in(p, each.name) && plan::may_end_in(p, each.name);
+      });
+  if (open.fixed.pipeline == 1 && !one_place) {
+    return infeasible(fmt::format("{}: parallelism.pipeline = 1, and no datacenter is in both: {}",
+                                  job.file, plan::text_of_ends(p)),
+                      "a larger pipeline, or a datacenter that both name");
+  }
   std::vector<std::string> reached;
   for (const cluster::Datacenter& each : job.cluster.datacenters) {
     if (plan::may_begin_in(p, each.name)) reached.push_back(each.name);
@@ -65,7 +75,7 @@ Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
                     fmt::format("{} = 1", name));
   }
   TRY(plan::check_pipelines_are_free(job));
-  TRY(check_ends_are_joined(job));
+  TRY(check_ends_are_joined(open));
   if (open.fixed.zero.value_or(0) > 1) {
     return unusable(fmt::format("{}: parallelism.zero = {}: over several datacenters there is a "
                                 "pipeline, whose microbatches would sum sharded gradients each",

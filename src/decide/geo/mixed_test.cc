@@ -271,7 +271,7 @@ TEST(Mixed, EndsThatCannotBeAreNamed) {
   open.job.parallelism.last_stage_in = {"b"};
   open.fixed.pipeline = 1;
   EXPECT_THAT(search_mixed(open, law_with({1, 2}), {}).error().text(),
-              HasSubstr("parallelism.pipeline = 1, and no datacenter is named in both"));
+              HasSubstr("parallelism.pipeline = 1, and no datacenter is in both: first_stage_in"));
 }
 
 TEST(Mixed, KeysWithoutAnEffectAreNoted) {

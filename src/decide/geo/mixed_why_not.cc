@@ -86,6 +86,11 @@ std::string MixedWhyNotBook::describe(const MixedSetting& s) const {
 
 // The pipeline over all datacenters in the order of the file, evenly split: its fullest stage.
 std::string MixedWhyNotBook::miss(const Family& family) const {
+  if (plan::has_fixed_ends(task_.open.job.parallelism)) {
+    return fmt::format(
+        "no pipeline that begins and ends where it may has the devices and the memory{}",
+        family.layers_held < 0 ? "" : " (" + describe(settings_[family.closest]) + ")");
+  }
   if (family.layers_held < 0) return "no datacenter has room for it";
   const MixedSetting& setting = settings_[family.closest];
   const auto& places = task_.open.job.cluster.datacenters;
@@ -180,14 +185,6 @@ std::vector<MixedWhyNot> short_list(const std::vector<MixedWhyNot>& all) {
 std::string MixedWhyNotBook::why_no_ends() const {
   const auto& places = task_.open.job.cluster.datacenters;
   const layout::Parallelism& p = task_.open.job.parallelism;
-  const auto any = [&](const auto& is_so) {
-    return std::any_of(places.begin(), places.end(), is_so);
-  };
-  const auto both = [&](const auto& each) {
-    return plan::may_begin_in(p, each.name) && plan::may_end_in(p, each.name);
-  };
-  if (task_.open.fixed.pipeline == 1 && !any(both))
-    return "parallelism.pipeline = 1, and no datacenter is named in both";
   // Whether a stage of each pipeline has devices there, in some setting.
   const auto has_room = [&](size_t z) {
     return std::any_of(settings_.begin(), settings_.end(), [&](const MixedSetting& setting) {
@@ -204,8 +201,7 @@ std::string MixedWhyNotBook::why_no_ends() const {
       return fmt::format("no datacenter of {} has devices for a stage of each pipeline", key);
   }
   return "no pipeline that begins and ends there, and does not return to a datacenter, fits into "
-         "memory "
-         "along links";
+         "memory along links";
 }
 
 Error MixedWhyNotBook::infeasible() const {

@@ -137,14 +137,15 @@ class RowPricer {
   }
 
   Dollars egress(const SelectionRow& row) const {
-    Dollars sum;
-    std::optional<size_t> before;
-    for (size_t i = 0; i < setting_.sites.size() && setting_.egress; ++i) {
-      if (row.partitions[i] == 0) continue;
-      if (before)
-        sum = sum + setting_.egress(*before, i) * static_cast<double>(row.all_microbatches);
-      before = i;
+    std::vector<size_t> used;
+    for (size_t i = 0; i < setting_.sites.size(); ++i) {
+      if (row.partitions[i] > 0) used.push_back(i);
     }
+    Dollars sum;
+    for (size_t i = 1; i < used.size() && setting_.egress; ++i)
+      sum = sum + setting_.egress(used[i - 1], used[i]) * static_cast<double>(row.all_microbatches);
+    if (setting_.tied_egress)
+      sum = sum + setting_.tied_egress(used.front(), used.back(), row.pipelines);
     return sum;
   }
 

@@ -71,6 +71,8 @@ struct SelectionSetting {
   std::function<Seconds(size_t first, size_t last, int64_t pipelines)> tied = {};
   // What a microbatch costs on its way from one site to the next, there and back; empty: nothing.
   std::function<Dollars(size_t from, size_t to)> egress = {};
+  // What the gradients of a tied embedding cost between the ends of `pipelines` pipelines.
+  std::function<Dollars(size_t first, size_t last, int64_t pipelines)> tied_egress = {};
   std::function<Seconds(const DpCell&)> cell_time = one_forward_one_backward_cell;
   bool look_beyond = true;  // of algorithm 1; it costs about as much again
 };

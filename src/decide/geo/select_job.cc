@@ -426,6 +426,12 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
       const cluster::WanLink* link = cluster.link(datacenters[from].name, datacenters[to].name);
       return link ? ledger::egress_of(*link, boundary, 1, 1) : Dollars{};
     };
+    out.setting.tied_egress = [cluster = job.cluster, datacenters,
+                               tied = plan::tied_bytes(job, *job.model)](size_t first, size_t last,
+                                                                         int64_t pipelines) {
+      return ledger::tied_egress(cluster, datacenters[first].name, datacenters[last].name, tied,
+                                 pipelines);
+    };
   } else if (std::any_of(job.cluster.wan.begin(), job.cluster.wan.end(),
                          [](const auto& link) { return link.price.value > 0; })) {
     out.notes.push_back("costs are without WAN traffic: no [model] says how much that is");
@@ -533,9 +539,10 @@ Result<SelectionJob> selection_along(const plan::OpenJob& open, const Route& rou
   return out;
 }
 
-// Of the best row, which `beyond` is where there is one.
-double throughput_of(const SelectionResult& found) {
-  return found.beyond ? found.beyond->throughput() : found.rows[found.chosen].throughput();
+// Of the best row, which `beyond` is where there is one; and of the chosen one.
+std::pair<double, double> throughputs_of(const SelectionResult& found) {
+  const double chosen = found.rows[found.chosen].throughput();
+  return {found.beyond ? found.beyond->throughput() : chosen, chosen};
 }
 
 }  // namespace
@@ -548,15 +555,20 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   const std::vector<Route> routes = TRY(routes_of(job));
   if (!plan::has_fixed_ends(job.parallelism)) return selection_along(open, routes.front());
   std::optional<SelectionJob> best;
-  double most = 0;
+  std::pair<double, double> most;
   std::optional<Error> error;
   for (const Route& route : routes) {
     Result<SelectionJob> along = selection_along(open, route);
     const Result<SelectionResult> found =
         along ? select_datacenters(along->setting) : tl::unexpected(along.error());
-    if (!found && !error) error = found.error();
-    if (!found || throughput_of(*found) <= most) continue;
-    most = throughput_of(*found);
+    if (!found && !error) {
+      error = found.error();
+      const bool apart = !route.first.empty() && !route.last.empty() && route.first != route.last;
+      if (apart && along && along->setting.partitions == 1)
+        error->hint = "a datacenter that both name, or a larger parallelism.pipeline";
+    }
+    if (!found || throughputs_of(*found) <= most) continue;
+    most = throughputs_of(*found);
     best = std::move(*along);
     std::string where;
     if (!route.first.empty()) where = " begin in " + route.first;

@@ -158,11 +158,11 @@ TEST(SelectJob, OfSeveralEndsTheBestAreTaken) {
     const auto found = select_datacenters(job->setting);
     EXPECT_TRUE(found) << found.error().text();
     const double chosen = found->rows[found->chosen].throughput();
-    return found->beyond ? std::max(chosen, found->beyond->throughput()) : chosen;
+    return std::pair(found->beyond ? found->beyond->throughput() : chosen, chosen);
   };
   const std::string both = "[\"oregon\", \"paris\"]\n";
   for (const std::string pipeline : {"pipeline = 1\n", "pipeline = 2\n", "pipeline = 4\n"}) {
-    double most = 0;
+    std::pair<double, double> most;
     for (const std::string one : {"[\"oregon\"]\n", "[\"paris\"]\n"}) {
       most = std::max(most, best(pipeline + "first_stage_in = " + one + "last_stage_in = " + one));
       EXPECT_LE(best(pipeline + "first_stage_in = " + one + "last_stage_in = " + one),
@@ -199,6 +199,12 @@ TEST(SelectJob, CostsCountWhatCrosses) {
   ASSERT_TRUE(found) << found.error().text();
   // 24 microbatches of 2,097,152 bytes, there and back, over one boundary; devices have no price.
   EXPECT_NEAR(found->rows[0].cost.value, 24 * 2 * 2'097'152 * 0.05e-9, 1e-12);
+  SelectionSetting tied = job->setting;
+  tied.tied_egress = [](size_t first, size_t last, int64_t pipelines) {
+    return Dollars{static_cast<double>(100 * first + 10 * last) + static_cast<double>(pipelines)};
+  };
+  EXPECT_NEAR(select_datacenters(tied)->rows[0].cost.value, 24 * 2 * 2'097'152 * 0.05e-9 + 11,
+              1e-12);
 }
 
 // From the first one on: c is nearer to it than the one with the most devices.

@@ -157,7 +157,8 @@ CLI::Option* choices(CLI::Option* option, const std::vector<std::string>& values
 CLI::Option* positive(CLI::Option* option) {
   const auto problem = [](const std::string& word) -> std::string {
     double number = 0;
-    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    const char* const begin = word.data() + (word.starts_with('+') ? 1 : 0);
+    const auto [rest, error] = std::from_chars(begin, word.data() + word.size(), number);
     const bool whole = error == std::errc{} && rest == word.data() + word.size();
     if (whole && std::isfinite(number) && number > 0) return "";
     return fmt::format("\"{}\": wanted a number above 0, as 40 or 2e12", word);
