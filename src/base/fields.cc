@@ -37,29 +37,45 @@ std::vector<std::string_view> words_of(std::string_view name) {
   return words;
 }
 
-// Letters of the words that two names share at either end: global_batch and global_batch_size,
-// gpus_per_node and devices_per_node. At least two words, or all of one name.
-size_t shared_letters(std::string_view a, std::string_view b) {
-  const std::vector<std::string_view> x = words_of(a), y = words_of(b);
-  const auto letters = [&](auto x_begin, auto x_end, auto y_begin, auto y_end) {
-    size_t words = 0, sum = 0;
-    for (; x_begin != x_end && y_begin != y_end && *x_begin == *y_begin; ++x_begin, ++y_begin) {
-      ++words;
-      sum += x_begin->size();
-    }
-    return words >= 2 || words == std::min(x.size(), y.size()) ? sum : 0;
-  };
-  return std::max(letters(x.begin(), x.end(), y.begin(), y.end()),
-                  letters(x.rbegin(), x.rend(), y.rbegin(), y.rend()));
+bool says_nothing(std::string_view word) {
+  return word == "num" || word == "n" || word == "number" || word == "of" || word == "total";
 }
 
-}  // namespace
+// Letters of the words that two names share at either end: global_batch and global_batch_size,
+// gpus_per_node and devices_per_node. At least two words, or all of one name; at the end of a longer name
+// only behind words that say nothing, for kv_heads are no heads.
+size_t shared_letters(std::string_view a, std::string_view b) {
+  std::vector<std::string_view> x = words_of(a), y = words_of(b);
+  if (x.size() > y.size()) std::swap(x, y);
+  const auto letters = [&](auto x_begin, auto y_begin, bool may_be_one) {
+    size_t words = 0, sum = 0;
+    for (; words < x.size() && *x_begin == *y_begin; ++words, ++x_begin, ++y_begin)
+      sum += x_begin->size();
+    return words >= 2 || (words == x.size() && may_be_one) ? sum : 0;
+  };
+  const bool plain =
+      std::all_of(y.begin(), y.end() - static_cast<std::ptrdiff_t>(x.size()), says_nothing);
+  return std::max(letters(x.begin(), y.begin(), true), letters(x.rbegin(), y.rbegin(), plain));
+}
 
-std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known) {
+// As other programs write a key: num_layers, global_batch_size.
+std::string_view without_affixes(std::string_view name) {
+  for (const std::string_view affix : {"num_", "n_"}) {
+    if (name.starts_with(affix)) name.remove_prefix(affix.size());
+  }
+  for (const std::string_view affix : {"_size", "_count"}) {
+    if (name.ends_with(affix)) name.remove_suffix(affix.size());
+  }
+  return name;
+}
+
+constexpr size_t kNameMax = 64;  // a longer one is hostile input: not worth the quadratic time
+
+// A quarter of the letters may be wrong, at least two, but not half of them.
+std::string nearest_by_letters(std::string_view misspelt, const std::vector<std::string>& known) {
   std::string best;
-  // A quarter of the letters may be wrong, at least two, but not half of them.
   size_t best_distance = std::max<size_t>(2, misspelt.size() / 4) + 1;
-  if (misspelt.size() > 64) return best;  // hostile input: not worth the quadratic time
+  if (misspelt.size() > kNameMax) return best;
   for (const std::string& name : known) {
     const size_t distance = edit_distance(misspelt, name);
     if (distance > 1 && 2 * distance >= misspelt.size()) continue;
@@ -68,7 +84,14 @@ std::string nearest_name(std::string_view misspelt, const std::vector<std::strin
       best_distance = distance;
     }
   }
-  if (!best.empty()) return best;
+  return best;
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known) {
+  std::string best = nearest_by_letters(misspelt, known);
+  if (!best.empty() || misspelt.size() > kNameMax) return best;
   size_t most = 3;  // letters in common that say nothing
   for (const std::string& name : known) {
     const size_t letters = shared_letters(misspelt, name);
@@ -122,12 +145,14 @@ const Value* FieldReader::take(std::string_view key) {
 
 void FieldReader::missing(std::string_view key) {
   if (!ok()) return;
-  // Perhaps it is there, but misspelt.
+  // Perhaps it is there, but misspelt. Which other keys are known is not known yet.
   std::vector<std::string> present;
+  std::string near;
   for (const auto& [name, value] : *table_.get<Value::Table>()) {
-    if (std::find(known_.begin(), known_.end(), name) == known_.end()) present.push_back(name);
+    present.push_back(name);
+    if (name != key && without_affixes(name) == key) near = name;
   }
-  const std::string near = nearest_name(key, present);
+  if (near.empty()) near = nearest_by_letters(key, present);
   const Value* const misspelt = near.empty() ? nullptr : table_.find(near);
   const int line = misspelt ? misspelt->line : table_.line;
   const std::string at = line ? fmt::format("{}:{}", file_, line) : file_;

@@ -161,6 +161,7 @@ TEST(Fields, NearestName) {
   EXPECT_EQ(nearest_name("cost", {"loss", "price"}), "") << "half of it would be wrong";
   // Of other programs: with a word more, or another first one.
   EXPECT_EQ(nearest_name("micro_batch_size", {"global_batch", "micro_batch"}), "micro_batch");
+  EXPECT_EQ(nearest_name("num_key_value_heads", {"heads", "layers"}), "");
   EXPECT_EQ(nearest_name("num_layers", {"heads", "layers"}), "layers");
   EXPECT_EQ(nearest_name("gpus_per_node", {"name", "nodes", "devices_per_node"}),
             "devices_per_node");
