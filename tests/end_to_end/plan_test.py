@@ -114,6 +114,17 @@ class Plan(Case):
         for key in ("cell = 2", 'discipline = "strict"'):
             self.assertIn(f"parallelism.{key} has no effect: no pipeline crosses the WAN", notes)
 
+    def test_both_files_that_are_written_have_the_times_of_the_job(self):
+        second = '\n[[cluster.datacenter]]\nname = "paris"\ndevice = "emulated:a100-80g"\ndevices_per_node = 2\n' \
+            '[[cluster.wan]]\nbetween = ["oregon", "paris"]\none_way_latency = "20 ms"\nnode_pair_limit = "5 Gbps"\n'
+        text = TWO_STAGES[:TWO_STAGES.index("[parallelism]")] + second + '[stage_times]\nforward = "70 ms"\nbackward = "140 ms"\n'
+        job = self.write("job.toml", text)
+        for name in ("out.json", "out.toml"):
+            self.ok("plan", job, "--out", self.folder / name)
+        plan, written = (self.json("simulate", self.folder / name)["iteration_ns"] for name in ("out.json", "out.toml"))
+        self.assertEqual(plan, written)
+        self.assertGreaterEqual(plan, 210e6)
+
     def test_memory_for_prompts_is_noted(self):
         job = self.write("job.toml", TWO_STAGES + 'pipeline = 2\n[prefill]\nmodel = "llama3-8b"\nmemory = "17 GB"\n')
         for command in ("plan", "estimate"):
