@@ -114,7 +114,7 @@ std::string one_of(std::string_view misspelt, const std::vector<std::string>& kn
     return out;
   };
   const std::string all = fmt::format("{}", fmt::join(known, ", "));
-  if (misspelt.size() > 64) return "one of " + all;  // hostile input: not worth the quadratic time
+  if (misspelt.size() > kNameMax) return "one of " + all;
   const std::string* nearest = nullptr;
   size_t least = std::max<size_t>(1, misspelt.size() / 4) + 1;
   for (const std::string& name : known) {

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/toml.h"
 #include "spec/plan/job.h"
+#include "spec/plan/job_value.h"
 
 namespace tombolo::plan {
 namespace {
@@ -22,17 +23,10 @@ Value cluster_value(cluster::Cluster cluster, const std::string& path) {
   return value;
 }
 
-// One text for all stages, or a list.
 Value times_value(const StageTimes& times) {
   Value::Table out;
   const auto list = [&](const char* key, const std::vector<Seconds>& given) {
-    Value::Array each;
-    for (const Seconds& time : given) each.emplace_back(format(time));
-    if (each.size() == 1) {
-      out.emplace_back(key, each.front());
-    } else if (!each.empty()) {
-      out.emplace_back(key, std::move(each));
-    }
+    if (!given.empty()) out.emplace_back(key, per_stage_value(given));
   };
   list("forward", times.forward);
   list("backward", times.backward);

@@ -11,9 +11,7 @@
 #include "spec/plan/plan_file.h"
 
 namespace tombolo::plan {
-namespace {
 
-// One text where all stages agree, so that the job may have any number of them.
 Value per_stage_value(const std::vector<Seconds>& times) {
   CHECK(!times.empty(), "times of no stage");
   const auto all_equal = std::adjacent_find(times.begin(), times.end(), std::not_equal_to<>());
@@ -22,6 +20,8 @@ Value per_stage_value(const std::vector<Seconds>& times) {
   for (const Seconds time : times) list.emplace_back(format(time));
   return Value(std::move(list));
 }
+
+namespace {
 
 // Whether [stage_times].pair and pair_forward say all pairs: each stage with the one as far from
 // the other end, and no backward that ends before its forward.

@@ -42,8 +42,11 @@ Result<JobValue> parse_job_value(std::string_view text, const std::string& file)
 Result<JobValue> read_job_value(const std::string& path);  // at most 64 MB
 
 // What a search starts from: of a Plan with a model everything but [parallelism] and [stage_times],
-// which speak for what was decided; else all of it.
+// which speak for what was decided; of [parallelism] where samples and labels are. Else all of it.
 Value setting_of(JobValue job);
+
+// A key of [stage_times]: one text where all stages agree, so that the job may have any number of them.
+Value per_stage_value(const std::vector<Seconds>& times);
 
 // The job that a Plan says, for a file at `file`. Cost: O(stages + ranks).
 Result<JobValue> to_job_value(const Plan& plan, const std::string& file);
