@@ -130,7 +130,7 @@ class Search {
     TRY(check());
     ways_.notes = open_.job.notes;
     for (std::string& note :
-         search::notes_over_datacenters(open_.job.parallelism, search::kSearchedSchedules))
+         search::notes_over_datacenters(open_.job.parallelism, /*tries_virtual_stages*/ true))
       ways_.notes.push_back(std::move(note));
     for (const cluster::WanLink& link : open_.job.cluster.wan) note_without_path_limit(link);
     alone();
@@ -212,8 +212,11 @@ class Search {
   }
   // Whole pipelines, in each of them.
   bool may_hold_pipelines(const std::vector<size_t>& subset) const {
-    return std::all_of(subset.begin(), subset.end(),
-                       [&](size_t i) { return in_part({i}).has_value(); });
+    return std::all_of(subset.begin(), subset.end(), [&](size_t i) {
+      const std::string& name = open_.job.cluster.datacenters[i].name;
+      return plan::may_begin_in(open_.job.parallelism, name) &&
+             plan::may_end_in(open_.job.parallelism, name);
+    });
   }
   std::string why_not_whole(std::string_view where) const {
     return fmt::format("parallelism: {}: no pipeline may both begin and end {}",

@@ -526,7 +526,7 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   result.notes = open.job.notes;
   const layout::Parallelism& given = open.job.parallelism;
   const std::vector<std::string> ignored =
-      search::notes_over_datacenters(given, "1F1B alone over several datacenters");
+      search::notes_over_datacenters(given, /*tries_virtual_stages*/ false);
   result.notes.insert(result.notes.end(), ignored.begin(), ignored.end());
   if (open.job.prefill && open.job.prefill->memory.value > 0)
     result.notes.push_back(

@@ -280,12 +280,13 @@ TEST(Mixed, KeysWithoutAnEffectAreNoted) {
   open.job.parallelism.cell = 2;
   open.job.parallelism.discipline = layout::Discipline::kStrict;
   open.job.parallelism.order = "cp-tp-ep-dp-pp";
+  open.job.parallelism.schedule = layout::default_schedule(2);
   open.job.parallelism.datacenter_per_stage = {{"a"}, {"b"}};
   const auto found = search_mixed(open, law_with({1, 2}), {});
   ASSERT_TRUE(found) << found.error().text();
-  for (const char* key :
-       {"sharing = \"temporal\" has", "cell = 2 has", "discipline = \"strict\" has",
-        "order = \"cp-tp-ep-dp-pp\" has", "datacenter_per_stage has"})
+  for (const char* key : {"sharing = \"temporal\" has", "cell = 2 has",
+                          "discipline = \"strict\" has", "order = \"cp-tp-ep-dp-pp\" has",
+                          "schedule = \"interleaved\" has", "datacenter_per_stage has"})
     EXPECT_THAT(found->notes, Contains(HasSubstr(key)));
 }
 

@@ -146,13 +146,12 @@ Result<std::vector<Route>> routes_of(const Job& job) {
   };
   std::vector<Route> routes;
   const auto add = [&](const std::string& first, const std::string& last,
-                       std::vector<cluster::Datacenter> over) -> Status {
+                       std::vector<cluster::Datacenter> over) {
     for (const std::string& name : selection_or_default(job).must) {
       const auto is_it = [&](const auto& each) { return each.name == name; };
-      if (std::none_of(over.begin(), over.end(), is_it)) return {};
+      if (std::none_of(over.begin(), over.end(), is_it)) return;
     }
     routes.push_back({std::move(over), first, last});
-    return {};
   };
   for (const std::string& first : TRY(names(p.first_stage_in, "first_stage_in"))) {
     for (const std::string& last : TRY(names(p.last_stage_in, "last_stage_in"))) {
@@ -163,15 +162,15 @@ Result<std::vector<Route>> routes_of(const Job& job) {
       for (const cluster::Datacenter& each : left) {
         if (each.name == last) order.push_back(each);
       }
-      TRY(add(first, last, std::move(order)));
+      add(first, last, std::move(order));
     }
   }
-  // Along those above the last one comes last, with others in front of it.
+  // Both ends in one datacenter: along the routes above others in front of the last one are filled first.
   for (const cluster::Datacenter& each : left) {
     if (p.last_stage_in.empty() || !plan::may_begin_in(p, each.name) ||
         !plan::may_end_in(p, each.name))
       continue;
-    TRY(add(each.name, each.name, {each}));
+    add(each.name, each.name, {each});
   }
   if (!routes.empty()) return routes;
   return infeasible(

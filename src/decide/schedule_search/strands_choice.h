@@ -41,6 +41,7 @@ struct StrandsChoice {
 Result<StrandsChoice> choose_strands(const plan::Job& job,
                                      const plan::Hardware* hardware = nullptr);
 
+// Why there is nothing to run together.
 inline constexpr const char* kNoLayerCommunicates = "no layer communicates with other devices";
 // The note of commands that leave strands out.
 inline constexpr const char* kStrandsLost =

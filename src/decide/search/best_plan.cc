@@ -133,8 +133,12 @@ tl::unexpected<Error> nothing_fits(const plan::OpenJob& open, const BestPlanOpti
       what_would_fit(open, options, *closest));
 }
 
-bool is_other_schedule(layout::ScheduleKind asked) {
-  return asked != layout::default_schedule(1) && asked != layout::default_schedule(2);
+constexpr const char* kSearchedSchedules = "1F1B and interleaved 1F1B";
+
+// Than a search tries.
+bool is_other_schedule(layout::ScheduleKind asked, bool tries_virtual_stages) {
+  return asked != layout::default_schedule(1) &&
+         (!tries_virtual_stages || asked != layout::default_schedule(2));
 }
 
 }  // namespace
@@ -172,11 +176,13 @@ std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std
 }
 
 std::vector<std::string> notes_over_datacenters(const layout::Parallelism& asked,
-                                                const std::string& schedules) {
+                                                bool tries_virtual_stages) {
   std::vector<std::string> notes = notes_on_wan_keys(
       asked, "in a search every pipeline sends separately; tombolo simulate takes it");
-  if (is_other_schedule(asked.schedule))
-    notes.push_back(note_on_schedule(asked.schedule, schedules));
+  if (is_other_schedule(asked.schedule, tries_virtual_stages))
+    notes.push_back(note_on_schedule(asked.schedule, tries_virtual_stages
+                                                         ? kSearchedSchedules
+                                                         : "1F1B alone over several datacenters"));
   std::vector<std::string> keys;
   if (!asked.datacenter_per_stage.empty()) keys.push_back("datacenter_per_stage");
   if (!asked.layers_per_stage.empty()) keys.push_back("layers_per_stage");
@@ -199,7 +205,8 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
         "recompute = \"selective\" is not tried: with fused attention it is the same as none");
   }
   const layout::ScheduleKind asked = open.job.parallelism.schedule;
-  if (is_other_schedule(asked) && !traits_of(asked).has(layout::kAllForwardsFirst))
+  if (is_other_schedule(asked, /*tries_virtual_stages*/ true) &&
+      !traits_of(asked).has(layout::kAllForwardsFirst))
     found.notes.push_back(note_on_schedule(asked, kSearchedSchedules));
   layout::Parallelism shared = open.job.parallelism;
   shared.sharing.reset();  // the law's own note is of it

@@ -84,11 +84,11 @@ std::string configuration_text(const cost::Configuration& configuration);
 
 // That a schedule which a job asks for is not what a search compares, which knows only `searched`.
 std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched);
-inline constexpr const char* kSearchedSchedules = "1F1B and interleaved 1F1B";
 // One for each key of [parallelism] that says how pipelines share the WAN, with the reason.
 std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std::string_view why);
-// Of searches over several datacenters: which keys of [parallelism] they take no account of.
+// Of searches over several datacenters: which keys of [parallelism] they take no account of. Such a search
+// may try virtual stages, where pipelines stay in one datacenter each.
 std::vector<std::string> notes_over_datacenters(const layout::Parallelism& asked,
-                                                const std::string& schedules);
+                                                bool tries_virtual_stages);
 
 }  // namespace tombolo::search
