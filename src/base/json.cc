@@ -1,6 +1,8 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -11,10 +13,40 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDepthLimit = 64;
 
+// Characters for the parser, counted by lines as it reads them. The parser copies what it reads
+// from, so the count lives outside.
+class CountedText {
+ public:
+  struct Place {
+    int line = 1;  // of the character read last: the parser reads one beyond a number
+    bool ends_line = false;
+  };
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountedText(const char* at, Place* place) : at_(at), place_(place) {}
+  const char& operator*() const { return *at_; }
+  CountedText& operator++() {
+    place_->line += place_->ends_line ? 1 : 0;
+    place_->ends_line = *at_++ == '\n';
+    return *this;
+  }
+  bool operator==(const CountedText& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  Place* place_;
+};
+
 // Builds the Value while the parser runs, so that hostile nesting is refused before it costs a
 // stack.
 class Builder : public nlohmann::json_sax<Json> {
  public:
+  Builder(const CountedText::Place& place, bool counts_lines)
+      : place_(place), counts_lines_(counts_lines) {}
   bool null() override { return add({}); }
   bool boolean(bool v) override { return add(v); }
   bool number_integer(int64_t v) override { return add(v); }
@@ -41,15 +73,14 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
-    byte_ = at;
     return refuse(fmt::format("not JSON at byte {}", at));
   }
 
   const std::string& problem() const { return problem_; }
-  size_t byte_of_problem() const { return byte_; }  // of what is not JSON; else 0
   Value take() { return std::move(root_); }
 
  private:
+  int line() const { return counts_lines_ ? place_.line : 0; }
   bool refuse(std::string why) {
     if (problem_.empty()) problem_ = std::move(why);
     return false;
@@ -74,6 +105,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool open(Value container) {
     if (open_.size() >= kDepthLimit) return refuse("nested too deeply");
+    container.line = line();
     open_.push_back(std::move(container));
     keys_.emplace_back();
     seen_.emplace_back();
@@ -84,9 +116,13 @@ class Builder : public nlohmann::json_sax<Json> {
     open_.pop_back();
     keys_.pop_back();
     seen_.pop_back();
-    return add(std::move(done));
+    return put(std::move(done));
   }
   bool add(Value value) {
+    value.line = line();
+    return put(std::move(value));
+  }
+  bool put(Value value) {
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (auto* array = open_.back().get<Value::Array>()) {
@@ -97,11 +133,12 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  const CountedText::Place& place_;
+  bool counts_lines_;
   Value root_;
   std::vector<Value> open_;
   std::vector<std::string> keys_;
   std::vector<std::unordered_set<std::string>> seen_;  // keys, of large tables
-  size_t byte_ = 0;
   std::string problem_;
 };
 
@@ -129,20 +166,19 @@ Json convert(const Value& value) {
 }  // namespace
 
 Result<Value> parse_json(std::string_view text, const std::string& name, int line) {
-  Builder builder;
-  if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
-    const std::string_view before =
-        text.substr(0, std::max<size_t>(builder.byte_of_problem(), 1) - 1);
-    line += static_cast<int>(std::count(before.begin(), before.end(), '\n'));
+  CountedText::Place place{std::max(line, 1)};
+  Builder builder(place, /*counts_lines*/ line > 0);
+  if (!Json::sax_parse(CountedText(text.data(), &place),
+                       CountedText(text.data() + text.size(), &place), &builder)) {
+    const int at = line > 0 ? place.line : 0;
+    const std::string where = at > 0 ? fmt::format("{}:{}", name, at) : name;
     return fail({ErrorCode::kUnusable,
-                 fmt::format("{}:{}: {}", name, line, builder.problem()),
+                 fmt::format("{}: {}", where, builder.problem()),
                  {},
                  {},
-                 {.file = name, .line = static_cast<int>(line)}});
+                 {.file = name, .line = at}});
   }
-  Value value = builder.take();
-  value.line = line;
-  return value;
+  return builder.take();
 }
 
 std::string to_json(const Value& value, int indent) {

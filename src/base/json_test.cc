@@ -48,6 +48,32 @@ TEST(Json, RefusalsSayWhereAndWhy) {
   EXPECT_NE(json_refusal("1 2"), "accepted");
 }
 
+TEST(Json, RefusalsNameTheLine) {
+  // The text begins in line 3.
+  EXPECT_EQ(json_refusal("{\n\"a\":\n}"), "plan.json:5: not JSON at byte 8");
+  EXPECT_EQ(json_refusal("{\"a\": 1,\n \"a\": 2\n}"), "plan.json:4: the key \"a\" stands twice");
+  EXPECT_EQ(json_refusal("{\n\"a\": 18446744073709551615\n}"),
+            "plan.json:4: \"a\": 18446744073709551615 is beyond 64 bits");
+  EXPECT_EQ(json_refusal("\n[\n"), "plan.json:4: not JSON at byte 4");
+}
+
+TEST(Json, ValuesKnowTheirLine) {
+  const Value value = *parse_json("{\n\"a\": 1\n,\n\"b\": [\n\"c\", {}\n]\n}", "t");
+  EXPECT_EQ(value.line, 1);
+  EXPECT_EQ(value.find("a")->line, 2);  // the parser has read the end of the line, too
+  EXPECT_EQ(value.find("b")->line, 4);  // where it begins
+  const auto& list = *value.find("b")->get<Value::Array>();
+  EXPECT_EQ(list[0].line, 5);
+  EXPECT_EQ(list[1].line, 5);
+}
+
+TEST(Json, AMessageHasNoLines) {
+  const Result<Value> refused = parse_json("{\n\"a\": }", "the body", 0);
+  EXPECT_EQ(refused.error().text(), "the body: not JSON at byte 8");
+  EXPECT_EQ(refused.error().place.line, 0);
+  EXPECT_EQ(parse_json("{\n\"a\": 1}", "the body", 0)->find("a")->line, 0);
+}
+
 TEST(Json, NestingIsBounded) {
   EXPECT_EQ(json_refusal(std::string(64, '[') + std::string(64, ']')), "accepted");
   EXPECT_EQ(json_refusal(std::string(65, '[') + std::string(65, ']')),

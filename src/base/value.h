@@ -44,7 +44,7 @@ class Value {
   // Equal content; where it was written does not matter.
   bool operator==(const Value& other) const { return data_ == other.data_; }
 
-  int line = 0;  // 1 is the first line of the file; 0: unknown (JSON, or made by a program)
+  int line = 0;  // 1 is the first line of the file; 0: unknown (made by a program)
 
  private:
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Table> data_;

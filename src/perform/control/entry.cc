@@ -51,7 +51,7 @@ std::string to_record(const Entry& entry) {
 }
 
 Result<Entry> parse_record(std::string_view record, const std::string& where) {
-  const Value value = TRY(parse_json(record, where));
+  const Value value = TRY(parse_json(record, where, 0));
   const Value::Table* table = value.get<Value::Table>();
   if (!table || table->size() != 1) return failed(fmt::format("{}: wanted one kind", where));
   const std::string& name = table->front().first;

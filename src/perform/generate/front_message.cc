@@ -69,7 +69,7 @@ namespace {
 
 template <class Message>
 Result<Message> parse(std::string_view line, const char* name) {
-  return read_fields<Message>(TRY(parse_json(line, name)), name);
+  return read_fields<Message>(TRY(parse_json(line, name, 0)), name);
 }
 
 }  // namespace

@@ -69,9 +69,9 @@ std::optional<Difference> difference(const Value* own, const Value* launchers,
 std::string job_terms(const plan::Plan& plan) { return to_json(terms_of(plan), -1); }
 
 Status check_job_terms(const std::string& own, const plan::Plan& plan) {
-  const Value here = TRY(parse_json(own, "this rank's job"));
+  const Value here = TRY(parse_json(own, "this rank's job", 0));
   // As it comes back from text: numbers lose nothing, but kinds of them.
-  const Value there = TRY(parse_json(job_terms(plan), "the launcher's job"));
+  const Value there = TRY(parse_json(job_terms(plan), "the launcher's job", 0));
   const auto found = difference(&here, &there, "");
   if (!found) return {};
   return unusable(fmt::format("{} = {} in this rank's own job, and {} in the launcher's",

@@ -114,7 +114,7 @@ std::string to_text(const RunPrompts& prompts) {
 }
 
 Result<RunPrompts> parse_run_prompts(const std::string& text) {
-  return read_fields<RunPrompts>(TRY(parse_json(text, kPromptsVariable)), kPromptsVariable);
+  return read_fields<RunPrompts>(TRY(parse_json(text, kPromptsVariable, 0)), kPromptsVariable);
 }
 
 Result<std::optional<RunPrompts>> prompts_of_environment() {

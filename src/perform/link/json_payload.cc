@@ -19,7 +19,8 @@ Result<Value> read_json_payload(std::span<const std::byte> bytes, std::string_vi
   if (bytes.size() > bytes_max) {
     return failed(fmt::format("{}: {} bytes, of at most {}", what, bytes.size(), bytes_max));
   }
-  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::string(what));
+  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::string(what),
+                    0);
 }
 
 }  // namespace tombolo::link

@@ -20,7 +20,7 @@ std::string to_json_text(const Islands& islands) {
 }
 
 Result<Islands> parse_islands(std::string_view json) {
-  const Value value = TRY(parse_json(json, kIslandsVariable));
+  const Value value = TRY(parse_json(json, kIslandsVariable, 0));
   return read_fields<Islands>(value, kIslandsVariable);
 }
 

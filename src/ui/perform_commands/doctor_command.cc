@@ -95,7 +95,7 @@ void check_worker(std::vector<Check>& checks) {
              .means = "matrix products would be fifteen times slower, and runs are refused",
              .install = "apt-get install libopenblas0-pthread"};
   const auto said = program ? output_within({*program, "kernels"}, kWorkerMs) : std::nullopt;
-  const Result<Value> facts = parse_json(said.value_or("{}"), "tombolo-worker");
+  const Result<Value> facts = parse_json(said.value_or("{}"), "tombolo-worker", 0);
   if (facts) {
     const auto text = [&](const char* key) {
       const Value* value = facts->find(key);

@@ -184,7 +184,7 @@ Status status(const StatusOptions& options, std::ostream& out) {
       out << TRY(text) << "\n";
       return {};
     }
-    const Value status = TRY(parse_json(TRY(text), "status"));
+    const Value status = TRY(parse_json(TRY(text), "status", 0));
     if (live) out << "\033[H\033[2J";
     out << run_lines(status) << rank_lines(status) << link_lines(status, 100) << std::flush;
     if (!live) return {};
