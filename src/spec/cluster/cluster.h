@@ -192,8 +192,10 @@ void describe(Archive& a, Datacenter& datacenter) {
   // What leaves a node crosses the network, unless the file extends the scale-up fabric beyond it.
   if constexpr (Archive::kReads) datacenter.scale_up.domain = datacenter.devices_per_node;
   a.optional("scale_up", datacenter.scale_up,
-             "links between the devices of a domain, such as NVLink");
-  a.optional("scale_out", datacenter.scale_out, "network between the nodes of the datacenter");
+             "links between the devices of a domain, such as NVLink; left out: 300 GBps a device "
+             "inside each node");
+  a.optional("scale_out", datacenter.scale_out,
+             "network between the nodes of the datacenter; left out: 25 GBps a device");
   a.optional("price", datacenter.price, "of one device");
   a.check(!datacenter.name.empty(), "name", "must not be empty");
   a.check(datacenter.nodes >= 1 && datacenter.nodes <= 10'000'000, "nodes",
@@ -227,7 +229,10 @@ void describe(Archive& a, WanLink& link) {
   a.required("between", link.between,
              "the two datacenters that it joins, with the same figures in both directions");
   a.required("one_way_latency", link.one_way_latency, "propagation, from one end to the other");
-  a.required("node_pair_limit", link.node_pair_limit, "what one pair of nodes may have");
+  a.required(
+      "node_pair_limit", link.node_pair_limit,
+      "what one node may send to one node of the other side: N pairs have N times as much, up "
+      "to path_limit");
   a.optional("path_limit", link.path_limit, "what all pairs of nodes share; left out: no limit");
   describe_connections(a, link);
   a.optional("congestion_control", link.congestion_control,
