@@ -358,8 +358,7 @@ int main(int argc, char** argv) {
           static_cast<double>(std::hash<std::string>{}(digest(row.table + row.name)) % 10007) /
           10007;
       cases.push_back(
-          {&row, *c, cost::settings_of(row.job.training),
-           find(files.devices, constants->device.name),
+          {&row, *c, cost::settings_of(row.job), find(files.devices, constants->device.name),
            find(files.fabrics, constants->scale_up.name),
            find(files.fabrics, constants->scale_out.name),
            find(files.stacks, constants->stack.name),

@@ -125,10 +125,25 @@ class Plan(Case):
         self.assertEqual(plan, written)
         self.assertGreaterEqual(plan, 210e6)
 
-    def test_memory_for_prompts_is_noted(self):
-        job = self.write("job.toml", TWO_STAGES + 'pipeline = 2\n[prefill]\nmodel = "llama3-8b"\nmemory = "17 GB"\n')
-        for command in ("plan", "estimate"):
-            self.assertIn("left out: 17 GB of memory for [prefill], which tombolo simulate counts", self.json(command, job)["notes"])
+    def test_memory_for_prompts_counts_everywhere(self):
+        prefill = '[prefill]\nmodel = "llama3-8b"\nmemory = "{}"\n'
+        alone, serving = (self.write(f"{i}.toml", TWO_STAGES + "pipeline = 2\n" + text) for i, text in enumerate(("", prefill.format("17 GB"))))
+        for law in ("tombolo", "rail-only"):
+            before, after = (self.json("estimate", job, "--law", law)["memory"] for job in (alone, serving))
+            self.assertEqual((after["prefill_bytes"], before["prefill_bytes"]), (17e9, 0))
+            self.assertAlmostEqual(after["total_bytes"] - before["total_bytes"], 17e9, delta=1)
+            before, after = (self.json("plan", job, "--law", law)["best"]["memory_bytes"] for job in (alone, serving))
+            self.assertAlmostEqual(after - before, 17e9, delta=1)
+        # With training more than the 83.8 GB of a device.
+        too_much = prefill.format("83.7 GB")
+        job = self.write("too_much.toml", TWO_STAGES + "pipeline = 2\n" + too_much)
+        self.assertFalse(self.json("estimate", job)["memory"]["fits"])
+        self.refused(3, ["does not fit in memory", "the shard of the model of [prefill]"], "simulate", job)
+        self.refused(3, ["nothing fits", "try a job without [prefill]"], "plan", job)
+        second = '[[cluster.datacenter]]\nname = "paris"\ndevice = "emulated:a100-80g"\ndevices_per_node = 2\n' \
+            '[[cluster.wan]]\nbetween = ["oregon", "paris"]\none_way_latency = "20 ms"\nnode_pair_limit = "5 Gbps"\n'
+        apart = self.write("apart.toml", TWO_STAGES[:TWO_STAGES.index("[parallelism]")] + second + too_much)
+        self.refused(3, ["memory", "largest: the model of [prefill]"], "plan", apart)
 
     def test_samples_and_labels_stay_where_they_are(self):
         """Over several datacenters: the pipeline begins and ends there, and what is written says so again."""

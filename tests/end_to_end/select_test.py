@@ -107,6 +107,11 @@ class Select(Case):
         self.assertGreater(row["allreduce_s"], 0)
         self.assertEqual(answer["allreduce_law"], "ring-all-reduce")
 
+    def test_memory_for_prompts_needs_more_partitions(self):
+        prompts = '[prefill]\nmodel = "llama3-8b"\nmemory = "40 GB"\n'
+        without, with_prompts = (self.select(datacenters(64, 32) + MODEL + text)["partitions"] for text in ("", prompts))
+        self.assertGreater(with_prompts, without)
+
     def test_residency(self):
         answer = self.select(job([600, 100], 2, 'must = ["dc1"]'))
         self.assertGreaterEqual(self.chosen(answer)["partitions"]["dc1"], 1)

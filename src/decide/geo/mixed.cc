@@ -528,10 +528,6 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   const std::vector<std::string> ignored =
       search::notes_over_datacenters(given, /*tries_virtual_stages*/ false);
   result.notes.insert(result.notes.end(), ignored.begin(), ignored.end());
-  if (open.job.prefill && open.job.prefill->memory.value > 0)
-    result.notes.push_back(
-        fmt::format("left out: {} of memory for [prefill], which tombolo simulate counts",
-                    brief(open.job.prefill->memory)));
   if (const std::string& order = given.order; order != layout::Parallelism{}.order)
     result.notes.push_back(
         fmt::format("parallelism.order = \"{}\" has no effect: over several datacenters no other "

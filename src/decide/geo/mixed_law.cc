@@ -38,8 +38,7 @@ class TomboloMixedLaw : public MixedLaw {
 }  // namespace
 
 Result<std::unique_ptr<MixedLaw>> tombolo_mixed_law(const plan::Job& job) {
-  return std::make_unique<TomboloMixedLaw>(
-      TRY(cost::StageLaws::make(*job.model, job.cluster, job.training)));
+  return std::make_unique<TomboloMixedLaw>(TRY(cost::StageLaws::make(*job.model, job)));
 }
 
 }  // namespace tombolo::geo

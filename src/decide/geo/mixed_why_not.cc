@@ -16,7 +16,8 @@ std::string largest_part(const cost::DeviceMemory& memory) {
                                                  {"gradients", memory.gradients},
                                                  {"optimizer state", memory.optimizer},
                                                  {"activations", memory.activations},
-                                                 {"workspace", memory.workspace + memory.gathered}};
+                                                 {"workspace", memory.workspace + memory.gathered},
+                                                 {"the model of [prefill]", memory.prefill}};
   const auto most =
       std::max_element(std::begin(parts), std::end(parts),
                        [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -237,7 +237,7 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
     stages.forward = std::max(stages.forward, stage.cost.forward);
     stages.backward = std::max(stages.backward, stage.cost.backward + stage.cost.recompute);
     stages.gradients = std::max(stages.gradients, stage.gradients);
-    const Bytes standing = stage.state + stage.workspace;
+    const Bytes standing = stage.state + stage.workspace + plan.prefill_memory();
     stages.state = std::max(stages.state, standing);
     stages.memory = std::max(stages.memory, standing + real(in_flight) * stage.activations);
   }
@@ -267,7 +267,10 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
     if (!job.model || job.stage_times) return *stated;
     const Stages stages = TRY(price_stages(job, tight, *stated, microbatches));
     if (stages.state > tight.device.memory) {
-      return infeasible(needs("weights, gradients, optimizer and workspace of a stage need",
+      return infeasible(needs(job.prefill ? "weights, gradients, optimizer and workspace of a "
+                                            "stage, with the model of [prefill], need"
+                                          : "weights, gradients, optimizer and workspace of a "
+                                            "stage need",
                               stages.state, *stated),
                         "more selection.partitions");
     }

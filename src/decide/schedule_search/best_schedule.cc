@@ -47,9 +47,10 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
   if (line && !is_imagined(*line)) {
     const auto replicas = static_cast<size_t>(line->replicas());
     size_t worst = 0;
-    const auto need = [&](size_t s) {
-      return line->stages[s].state + line->stages[s].workspace + line->stages[s].activations;
+    const auto standing = [&](size_t s) {
+      return line->stages[s].state + line->stages[s].workspace + line->prefill_memory();
     };
+    const auto need = [&](size_t s) { return standing(s) + line->stages[s].activations; };
     const auto share = [&](size_t s) {
       return need(s) / line->device_of(static_cast<int32_t>(s * replicas)).memory;
     };
@@ -60,9 +61,9 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
     if (share(worst) > 1) {
       return infeasible(
           fmt::format(
-              "no schedule fits in memory: at position {}, weights, gradients, optimizer and "
+              "no schedule fits in memory: at position {}, weights, gradients, optimizer{} and "
               "workspace need {}, one microbatch {}, and {} has {}",
-              worst, brief(line->stages[worst].state + line->stages[worst].workspace),
+              worst, line->prefill ? ", the model of [prefill]" : "", brief(standing(worst)),
               brief(line->stages[worst].activations), device.name, brief(device.memory)),
           "more stages, recompute = \"full\", or a smaller micro_batch");
     }

@@ -99,6 +99,10 @@ std::string what_would_fit(const plan::OpenJob& open, const BestPlanOptions& opt
   leave_open("pipeline", &plan::Choices::pipeline);
   leave_open("context", &plan::Choices::context);
   leave_open("data", &plan::Choices::data);
+  if (open.job.prefill) {
+    relaxed.emplace_back("a job without [prefill]", open);
+    relaxed.back().second.job.prefill.reset();
+  }
   const std::string memory = fmt::format("devices with {}", brief(closest.memory));
   for (int64_t times = 1; times <= 64; times *= 2) {
     for (auto [name, other] : relaxed) {

@@ -18,7 +18,8 @@ class RailOnlyPricer : public Pricer {
  public:
   explicit RailOnlyPricer(const plan::Job& job)
       : domain_(job.cluster.datacenters[0].scale_up.domain),
-        state_bytes_(job.training.optimizer_bytes_per_parameter) {
+        state_bytes_(job.training.optimizer_bytes_per_parameter),
+        prefill_(job.prefill_memory()) {
     const model::Model& m = *job.model;
     model_ = {.layers = m.layers,
               .hidden = m.hidden,
@@ -40,7 +41,7 @@ class RailOnlyPricer : public Pricer {
   }
 
   Bytes memory(const Configuration& c) const override {
-    return cost::rail_only_memory(model_, split(c), state_bytes_, c.recompute).total();
+    return cost::rail_only_memory(model_, split(c), state_bytes_, c.recompute).total() + prefill_;
   }
   Seconds time(const Configuration& c) const override {
     return cost::rail_only(model_, machine_, split(c)).total();
@@ -73,6 +74,7 @@ class RailOnlyPricer : public Pricer {
   cost::RailOnlyMachine machine_;
   int64_t domain_;
   double state_bytes_;
+  Bytes prefill_;
   Seconds device_time_;
 };
 
@@ -113,8 +115,8 @@ Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law)
   CHECK(job.model && job.cluster.datacenters.size() == 1, "{}: {}, in {} datacenters", job.file,
         job.model ? "a model" : "no model", job.cluster.datacenters.size());
   if (law == cost::Law::kRailOnly) return std::make_unique<RailOnlyPricer>(job);
-  return std::make_unique<TomboloPricer>(TRY(cost::IterationLaw::make(
-      *job.model, job.cluster.datacenters[0], cost::settings_of(job.training))));
+  return std::make_unique<TomboloPricer>(TRY(
+      cost::IterationLaw::make(*job.model, job.cluster.datacenters[0], cost::settings_of(job))));
 }
 
 }  // namespace tombolo::search

@@ -282,7 +282,7 @@ DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConsta
   const double sequence = c.sequence_parallel ? t : 1;
   const double h = real(m.hidden);
 
-  DeviceMemory memory;
+  DeviceMemory memory{.prefill = inputs.prefill};
   const double gradient_bytes = add_state(c, stack, inputs, mine, memory);
 
   // Activations.

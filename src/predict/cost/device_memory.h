@@ -26,9 +26,10 @@ struct DeviceMemory {
   Bytes activations;  // kept from forward to backward, of all microbatches in flight
   Bytes workspace;    // logits, temporary buffers, a layer's gathered parameters, the framework's
   Bytes gathered;     // by ZeRO 3 for a whole iteration: all of a stage, where there are several
+  Bytes prefill;      // the shard of the model of [prefill]
 
   Bytes total() const {
-    return parameters + gradients + optimizer + activations + workspace + gathered;
+    return parameters + gradients + optimizer + activations + workspace + gathered + prefill;
   }
   bool operator==(const DeviceMemory&) const = default;
 };
@@ -41,6 +42,7 @@ struct MemoryInputs {
   // where weights are their own master copy, 4 less that copy. Of any other number the optimizer has what weights and gradients leave.
   double state_bytes = 16;
   bool bf16 = true;  // some stacks add up gradients of this format in float32
+  Bytes prefill;     // kept for the model of [prefill]
 };
 
 // Cost: well under a microsecond, no allocation; with virtual stages about one per position that is

@@ -255,7 +255,8 @@ PassPrice price_of(const SlicePass& pass, double spread) {
 MemoryInputs memory_inputs(const LawSettings& settings) {
   return {.element_bytes = settings.element_bytes,
           .state_bytes = settings.state_bytes,
-          .bf16 = settings.bf16};
+          .bf16 = settings.bf16,
+          .prefill = settings.prefill};
 }
 
 }  // namespace

@@ -101,6 +101,7 @@ struct LawSettings {
   bool fp8 = false;  // matrix products at 8 bits
   bool bf16 = true;  // weights and activations, rather than fp16 or fp32
   double state_bytes = 16;
+  Bytes prefill;  // kept on every device for the model of [prefill]
   // Stragglers count by all nodes of the datacenter, rather than by those that a configuration
   // fills: where a pipeline continues in other datacenters, no configuration says how many nodes it
   // has here.

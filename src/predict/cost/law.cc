@@ -42,13 +42,15 @@ std::vector<int64_t> layers_at_positions(const layout::Parallelism& p) {
   return sums;
 }
 
-LawSettings settings_of(const plan::Training& training) {
+LawSettings settings_of(const plan::Decisions& decisions) {
+  const plan::Training& training = decisions.training;
   return {.stack = training.stack,
           .element_bytes = plan::element_bytes(training.precision),
           .fp8 = training.precision == plan::Precision::kFp8,
           .bf16 = training.precision == plan::Precision::kBf16 ||
                   training.precision == plan::Precision::kFp8,
-          .state_bytes = training.optimizer_bytes_per_parameter};
+          .state_bytes = training.optimizer_bytes_per_parameter,
+          .prefill = decisions.prefill_memory()};
 }
 
 }  // namespace tombolo::cost

@@ -33,6 +33,6 @@ Result<Configuration> configuration_of(const layout::Parallelism& parallelism,
 // [parallelism].layers_per_stage summed up by position of the pipeline; empty where it is left out.
 std::vector<int64_t> layers_at_positions(const layout::Parallelism& parallelism);
 
-LawSettings settings_of(const plan::Training& training);
+LawSettings settings_of(const plan::Decisions& decisions);
 
 }  // namespace tombolo::cost

@@ -47,8 +47,7 @@ Status price_by_profile(const plan::Job& job, const plan::Hardware& hardware, pl
 class LawsOfPlan {
  public:
   static Result<LawsOfPlan> make(const plan::Job& job, const plan::Plan& plan) {
-    return LawsOfPlan(TRY(StageLaws::make(plan.model, plan.cluster, plan.training)),
-                      TRY(configuration_of(job)));
+    return LawsOfPlan(TRY(StageLaws::make(plan.model, plan)), TRY(configuration_of(job)));
   }
 
   const IterationLaw& law(const plan::Plan& plan, int32_t stage) const {

@@ -161,7 +161,7 @@ TEST(PricePlan, TheLawOfAcceleratorsIsTombolo) {
       EXPECT_EQ(plan.cost_source, plan::CostSource::kTombolo);
       EXPECT_EQ(plan.constants, constants_digest());
       const IterationLaw law =
-          *IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job.training));
+          *IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job));
       const Configuration c = *configuration_of(job);
       for (const plan::Stage& stage : plan.stages) {
         const StagePrice price = law.stage(c, stage.slice);

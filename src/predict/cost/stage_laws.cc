@@ -33,10 +33,10 @@ Configuration stage_configuration(const Configuration& of_all, const plan::Plan&
   return c;
 }
 
-Result<StageLaws> StageLaws::make(const model::Model& model, const cluster::Cluster& cluster,
-                                  const plan::Training& training) {
+Result<StageLaws> StageLaws::make(const model::Model& model, const plan::Decisions& decisions) {
+  const cluster::Cluster& cluster = decisions.cluster;
   CHECK(!cluster.datacenters.empty(), "a cluster without a datacenter");
-  LawSettings settings = settings_of(training);
+  LawSettings settings = settings_of(decisions);
   settings.all_nodes = cluster.datacenters.size() > 1;
   StageLaws out;
   for (const cluster::Datacenter& datacenter : cluster.datacenters) {
@@ -274,7 +274,7 @@ std::vector<PlacedStage> PlanPrediction::everywhere() const {
 
 Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file) {
   TRY(check_pipeline(plan, file));
-  const StageLaws laws = TRY(StageLaws::make(plan.model, plan.cluster, plan.training));
+  const StageLaws laws = TRY(StageLaws::make(plan.model, plan));
   const Configuration of_all = TRY(configuration_of(plan.parallelism, plan.training, file));
   const bool fp8 = plan.training.precision == plan::Precision::kFp8;
   const auto stages = static_cast<int32_t>(plan.stages.size());

@@ -33,9 +33,9 @@ Configuration stage_configuration(const Configuration& of_all, const plan::Plan&
 class StageLaws {
  public:
   // One law for each datacenter. Unusable: no constants for one of them.
-  static Result<StageLaws> make(const model::Model& model, const cluster::Cluster& cluster,
-                                const plan::Training& training);
+  static Result<StageLaws> make(const model::Model& model, const plan::Decisions& decisions);
 
+  size_t datacenters() const { return laws_.size(); }
   bool across() const { return laws_.size() > 1; }
   // By the index of the datacenter in its cluster.
   const IterationLaw& in(size_t datacenter) const {

@@ -93,7 +93,7 @@ TEST(StageLaws, TheMemoryIsThatOfThePlan) {
 // What a search compares is what the Plan then carries.
 TEST(StageLaws, APlanCarriesThePricesOfTheSearch) {
   const plan::Plan plan = unlike_plan();
-  const StageLaws laws = *StageLaws::make(plan.model, plan.cluster, plan.training);
+  const StageLaws laws = *StageLaws::make(plan.model, plan);
   EXPECT_TRUE(laws.across());
   const Configuration of_all = *configuration_of(plan.parallelism, plan.training, "job.toml");
   for (const int32_t s : {0, 1}) {
@@ -178,7 +178,7 @@ TEST(StageLawsDeathTest, CallersKeepTheirPromises) {
   EXPECT_DEATH((void)stage_configuration({}, 0, true), "a stage on 0 devices");
   EXPECT_DEATH((void)PlanPrediction{}.fullest(), "a prediction of no stage");
   const plan::Plan plan = unlike_plan();
-  const StageLaws laws = *StageLaws::make(plan.model, plan.cluster, plan.training);
+  const StageLaws laws = *StageLaws::make(plan.model, plan);
   EXPECT_DEATH((void)laws.in(2), "datacenter 2 of 2");
   const cluster::Datacenter& here = plan.cluster.datacenters[0];
   const cluster::WanLink& link = plan.cluster.wan[0];

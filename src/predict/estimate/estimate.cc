@@ -174,7 +174,8 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
   e.memory = {.parameters = memory.parameters,
               .gradients = memory.gradients,
               .optimizer = memory.optimizer,
-              .activations = memory.activations};
+              .activations = memory.activations,
+              .prefill = job.prefill_memory()};
   note_the_model(job, e.notes);
   note_the_training(job, e.notes);
   return {};
@@ -206,10 +207,6 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   }
   note_schedule(job, notes);
   if (job.stage_times) notes.push_back("left out: [stage_times]");
-  if (job.prefill && job.prefill->memory.value > 0)
-    notes.push_back(
-        fmt::format("left out: {} of memory for [prefill], which tombolo simulate counts",
-                    brief(job.prefill->memory)));
   note_uneven("heads", job.model->heads, "tensor", p.tensor, notes);
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
@@ -290,8 +287,8 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
 
 Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
-  const cost::IterationLaw law = TRY(during(
-      cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job.training)), job.file));
+  const cost::IterationLaw law = TRY(
+      during(cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job)), job.file));
   const std::vector<int64_t> uneven = cost::layers_at_positions(job.parallelism);
   e.layout = cost::lay_out(
       e.configuration, cost::usable_domain(datacenter.scale_up.domain, e.configuration.devices()));

@@ -86,7 +86,7 @@ Result<std::vector<PublishedRun>> read_runs() {
 
 // Measured over predicted, as the law has it of the run's job under another stack's constants.
 Result<double> ratio(const PublishedRun& run, const std::string& stack, ConstantsOf& constants_of) {
-  cost::LawSettings settings = cost::settings_of(run.job.training);
+  cost::LawSettings settings = cost::settings_of(run.job);
   settings.stack = stack;
   const cluster::Datacenter& datacenter = run.job.cluster.datacenters[0];
   const cost::IterationLaw law(*run.job.model, datacenter, settings,

@@ -137,7 +137,7 @@ struct Priced {
 Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool experts,
                      const StrandOptions& options) {
   const cluster::Datacenter& site = job.cluster.datacenters[0];
-  const cost::LawSettings settings = cost::settings_of(job.training);
+  const cost::LawSettings settings = cost::settings_of(job);
   const cost::Constants constants =
       TRY(during(cost::find_constants(site, settings.stack), job.file));
   const cost::LayerPricer pricer(*job.model, site, constants, settings.element_bytes, settings.fp8);

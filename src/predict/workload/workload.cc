@@ -24,8 +24,7 @@ Status check_graphs(const plan::Job& job) {
 class ChunkLaws {
  public:
   static Result<ChunkLaws> make(const plan::Job& job) {
-    cost::StageLaws laws =
-        TRY(during(cost::StageLaws::make(*job.model, job.cluster, job.training), job.file));
+    cost::StageLaws laws = TRY(during(cost::StageLaws::make(*job.model, job), job.file));
     plan::Plan placed;
     if (laws.across()) placed = TRY(plan::lay_out(job));
     return ChunkLaws(std::move(laws), std::move(placed));

@@ -43,6 +43,9 @@ struct Decisions {
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
 
+  // Of each GPU, kept for the weights that serve prompts, whatever training needs.
+  Bytes prefill_memory() const { return prefill ? prefill->memory : Bytes{}; }
+
   bool operator==(const Decisions&) const = default;
 };
 

@@ -28,7 +28,7 @@ struct Standing {
 };
 Standing standing_of(const plan::Plan& plan, const PipelineShape& shape, size_t rank) {
   Standing out;
-  if (plan.prefill) out.prefill = plan.prefill->memory;
+  out.prefill = plan.prefill_memory();
   for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
     out.state += plan.stages[stage].state;
     out.exchange += exchange_memory(plan, static_cast<int32_t>(rank), stage).total();

@@ -114,9 +114,12 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e,
       "  memory {} of {} {}: {}\n", brief(e.memory.total()), brief(e.memory_of_device),
       e.stages_apart ? "on the fullest device" : "per device", e.fits() ? "fits" : "DOES NOT FIT");
   out << fmt::format(
-      "    parameters {}, gradients {}, optimizer {}, activations {}, workspace {}\n",
+      "    parameters {}, gradients {}, optimizer {}, activations {}, workspace {}{}\n",
       brief(e.memory.parameters), brief(e.memory.gradients), brief(e.memory.optimizer),
-      brief(e.memory.activations), brief(e.memory.workspace + e.memory.gathered));
+      brief(e.memory.activations), brief(e.memory.workspace + e.memory.gathered),
+      e.memory.prefill.value > 0
+          ? fmt::format(", the model of [prefill] {}", brief(e.memory.prefill))
+          : "");
   if (e.price) {
     out << fmt::format(
         "  cost {} per iteration{}\n", brief(*e.price),
@@ -199,6 +202,7 @@ Value::Table to_json(const plan::Job& job, const Estimate& e,
                               {"optimizer_bytes", e.memory.optimizer.value},
                               {"activations_bytes", e.memory.activations.value},
                               {"workspace_bytes", (e.memory.workspace + e.memory.gathered).value},
+                              {"prefill_bytes", e.memory.prefill.value},
                               {"total_bytes", e.memory.total().value},
                               {"device_bytes", e.memory_of_device.value},
                               {"fits", e.fits()}}},

@@ -77,7 +77,8 @@ PlannerBars memory_bars(const Value& memory) {
                               {"gradients_bytes", {"gradients", "--kind-SEND_B"}},
                               {"optimizer_bytes", {"optimizer", "--kind-U"}},
                               {"activations_bytes", {"activations", "--kind-R"}},
-                              {"workspace_bytes", {"workspace", "--kind-W"}}});
+                              {"workspace_bytes", {"workspace", "--kind-W"}},
+                              {"prefill_bytes", {"model of [prefill]", "--kind-PROMPT"}}});
   if (bars.rows.empty()) return bars;
   bars.parts.push_back({"usable on the device", "--kind-RECV"});
   PlannerBar device{.row = 0, .name = "device", .values = std::vector<double>(bars.parts.size())};
