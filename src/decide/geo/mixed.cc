@@ -147,12 +147,13 @@ std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> all) {
   return fixed ? std::vector<T>{*fixed} : all;
 }
 
-std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
+std::vector<MixedSetting> settings_of(const plan::OpenJob& open, bool tries_selective) {
   using model::Recompute;
   const int64_t batch = open.job.training.global_batch;
   std::vector<MixedSetting> settings;
-  const auto recomputes =
+  std::vector<Recompute> recomputes =
       fixed_or(open.fixed.recompute, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  if (!tries_selective) std::erase(recomputes, Recompute::kSelective);
   for (MixedSetting setting : tensor_choices(open)) {
     for (const int64_t data :
          fixed_or(open.fixed.data, divisors(batch, open.job.cluster.devices()))) {
@@ -502,7 +503,8 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   MixedOptions options = asked;
   options.top = asked.finals.searched(asked.top);
   const MixedTask task{open, law, options};
-  const std::vector<MixedSetting> settings = settings_of(open);
+  const bool tries_selective = open.fixed.recompute || law.selective_recompute_differs();
+  const std::vector<MixedSetting> settings = settings_of(open, tries_selective);
   if (settings.empty()) {
     return unusable(
         fmt::format("{}: training.global_batch = {}: no microbatch and number of "
@@ -524,6 +526,7 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
     result.top.push_back(std::move(finalists[i].plan));
   }
   result.notes = open.job.notes;
+  if (!tries_selective) result.notes.emplace_back(search::kSelectiveIsNotTried);
   const layout::Parallelism& given = open.job.parallelism;
   const std::vector<std::string> ignored =
       search::notes_over_datacenters(given, /*tries_virtual_stages*/ false);

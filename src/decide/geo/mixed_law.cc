@@ -23,6 +23,13 @@ class TomboloMixedLaw : public MixedLaw {
     return laws_.inside(datacenter, c);
   }
 
+  bool selective_recompute_differs() const override {
+    for (size_t datacenter = 0; datacenter < laws_.datacenters(); ++datacenter) {
+      if (laws_.in(datacenter).selective_recompute_differs()) return true;
+    }
+    return false;
+  }
+
   std::optional<cost::MixedIteration> iteration(const plan::Job& job) const override {
     const Result<plan::Plan> plan = cost::make_plan(job);
     if (!plan) return {};

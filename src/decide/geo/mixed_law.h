@@ -24,6 +24,8 @@ class MixedLaw {
                                     const model::Slice& slice, int64_t in_flight) const = 0;
   // From a stage to the next in the same datacenter.
   virtual cost::Hop hop(size_t datacenter, const cost::Configuration& configuration) const = 0;
+  // Whether selective recomputation differs from none anywhere.
+  virtual bool selective_recompute_differs() const { return true; }
   // An iteration of a job that says everything, on the nodes that its Plan has: a search knows none.
   // Nothing where a law has no Plans.
   virtual std::optional<cost::MixedIteration> iteration(const plan::Job&) const { return {}; }

@@ -205,8 +205,7 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
   BestPlan found;
   if (!open.fixed.recompute && !pricer->selective_recompute_differs()) {
     std::erase(space.on(Axis::kRecompute), static_cast<int64_t>(model::Recompute::kSelective));
-    found.notes.push_back(
-        "recompute = \"selective\" is not tried: with fused attention it is the same as none");
+    found.notes.emplace_back(kSelectiveIsNotTried);
   }
   const layout::ScheduleKind asked = open.job.parallelism.schedule;
   if (is_other_schedule(asked, /*tries_virtual_stages*/ true) &&

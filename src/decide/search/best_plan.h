@@ -84,6 +84,9 @@ std::string configuration_text(const cost::Configuration& configuration);
 
 // That a schedule which a job asks for is not what a search compares, which knows only `searched`.
 std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched);
+// Where a law says so (Pricer::selective_recompute_differs).
+inline constexpr const char* kSelectiveIsNotTried =
+    "recompute = \"selective\" is not tried: with fused attention it is the same as none";
 // One for each key of [parallelism] that says how pipelines share the WAN, with the reason.
 std::vector<std::string> notes_on_wan_keys(const layout::Parallelism& asked, std::string_view why);
 // Of searches over several datacenters: which keys of [parallelism] they take no account of. Such a search

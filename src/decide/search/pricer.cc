@@ -84,11 +84,7 @@ class TomboloPricer : public Pricer {
 
   Bytes memory(const Configuration& c) const override { return law_.memory(c).total(); }
   Seconds time(const Configuration& c) const override { return law_.time(c).total(); }
-  bool selective_recompute_differs() const override {
-    const cost::StackConstants& stack = law_.constants().stack;
-    return stack.attention != cost::Attention::kFlash ||
-           stack.selective != cost::SelectiveRecompute::kAttention;
-  }
+  bool selective_recompute_differs() const override { return law_.selective_recompute_differs(); }
   Seconds lower_bound(const Configuration& c) const override {
     return law_.lower_bound(c) * (with_bubble(c) * (1 - 1e-12));
   }

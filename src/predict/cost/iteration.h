@@ -143,6 +143,12 @@ class IterationLaw {
   const model::Model& model() const { return model_; }
   const cluster::Datacenter& datacenter() const { return datacenter_; }
   const Constants& constants() const { return constants_; }
+  // Whether selective recomputation differs from none. With fused attention it may not: its scores
+  // are never kept.
+  bool selective_recompute_differs() const {
+    return constants_.stack.attention != Attention::kFlash ||
+           constants_.stack.selective != SelectiveRecompute::kAttention;
+  }
 
  private:
   model::Model model_;
