@@ -47,6 +47,12 @@ class MegatronArguments {
         note(fmt::format("zero = {}: Megatron-FSDP runs without a pipeline", p.zero));
     }
     if (p.zero >= 1) flag("use-distributed-optimizer");
+    // Every stack's constants count these as hidden (StackConstants::gradient_overlap); Megatron waits
+    // unless told otherwise.
+    if (p.data * p.context > 1) {
+      flag("overlap-grad-reduce");
+      if (p.zero >= 1) flag("overlap-param-gather");
+    }
     const size_t data = p.order.find("dp"), pipeline = p.order.find("pp");
     if (pipeline < data) flag("use-tp-pp-dp-mapping");
     if (!detail::same_order(p, "tp-cp-dp-pp") && !detail::same_order(p, "tp-cp-pp-dp")) {

@@ -49,6 +49,8 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
             "--context-parallel-size 1\n"
             "--num-virtual-stages-per-pipeline-rank 2\n"
             "--use-distributed-optimizer\n"
+            "--overlap-grad-reduce\n"
+            "--overlap-param-gather\n"
             "--micro-batch-size 2\n"
             "--global-batch-size 256\n"
             "--recompute-granularity selective\n"
