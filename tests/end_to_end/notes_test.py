@@ -63,6 +63,10 @@ class Notes(Case):
         job = self.write("job.toml", TESTBED + 'cell = 3\n')
         self.assertIn("parallelism.cell = 3 has no effect", self.tombolo("simulate", job).stderr)
 
+    def test_zero_where_it_is_left_out(self):
+        job = self.write("job.toml", V100.format(precision="fp16") + "zero = 3\n")
+        self.assertIn("left out: what zero = 3 gathers", " ".join(self.json("strand", job)["notes"]))
+
     def test_themis_on_one_dimension(self):
         job = self.write("job.toml", V100.format(precision="fp16"))
         files = {name: self.write(name, text) for name, text in ASTRA.items()}

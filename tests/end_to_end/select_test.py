@@ -107,6 +107,10 @@ class Select(Case):
         self.assertGreater(row["allreduce_s"], 0)
         self.assertEqual(answer["allreduce_law"], "ring-all-reduce")
 
+    def test_zero_is_noted(self):
+        answer = self.select(datacenters(64, 32) + MODEL + "[parallelism]\nzero = 1\n")
+        self.assertIn("left out: zero = 1; a stage is counted with the memory of zero = 0", answer["notes"])
+
     def test_memory_for_prompts_needs_more_partitions(self):
         prompts = '[prefill]\nmodel = "llama3-8b"\nmemory = "40 GB"\n'
         without, with_prompts = (self.select(datacenters(64, 32) + MODEL + text)["partitions"] for text in ("", prompts))

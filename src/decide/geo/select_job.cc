@@ -525,6 +525,11 @@ Result<SelectionJob> selection_along(const plan::OpenJob& open, const Route& rou
         "neither [model] nor [stage_times]: a forward pass takes 1 s, a backward "
         "pass 2 s");
   }
+  if (job.model && !job.stage_times && job.parallelism.zero > 0) {
+    out.notes.push_back(
+        fmt::format("left out: zero = {}; a stage is counted with the memory of zero = 0",
+                    job.parallelism.zero));
+  }
   TRY(check_times(job, out.setting));
   int64_t gpus = 0;
   for (const SelectionSite& site : out.setting.sites) gpus += site.gpus;

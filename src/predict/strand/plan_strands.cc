@@ -321,6 +321,10 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   answer.refused = refusal(answer, job.training.stack);
   if (!here) note_baselines(priced.hidden, job.training.stack, answer);
   note_pipeline(job, answer.notes);
+  if (job.parallelism.zero == 3 && c.replicas() > 1)
+    answer.notes.emplace_back(
+        "left out: what zero = 3 gathers and sums in every layer; the two passes are those of "
+        "weights that are there");
   return answer;
 }
 

@@ -383,6 +383,13 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)
     job.notes.push_back("[parallelism] strands_profile has no effect without strands = true");
   if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));
+  if (job.model && job.optimizer.name_in_use() != OptimizerName::kAdamW &&
+      job.training.optimizer_bytes_per_parameter == Training{}.optimizer_bytes_per_parameter) {
+    job.notes.push_back(
+        fmt::format("optimizer.name = \"{}\": its memory is counted as AdamW's, unless "
+                    "training.optimizer_bytes_per_parameter says how much it is",
+                    to_name(job.optimizer.name_in_use())));
+  }
   if (job.stage_times && job.stage_times->recompute.empty() &&
       job.training.recompute != model::Recompute::kNone) {
     job.notes.push_back(fmt::format(

@@ -320,6 +320,28 @@ transfer = "5 ms"
   EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
 }
 
+TEST(Job, MemoryOfOtherOptimizersIsCountedAsAdamW) {
+  const auto notes = [](const char* optimizer) {
+    return parse_job(std::string(R"(
+[model]
+preset = "byte-3m"
+[[cluster.datacenter]]
+name = "a"
+device = "a100-80g"
+[parallelism]
+pipeline = 1
+[training]
+global_batch = 4
+)") + optimizer,
+                     "job.toml")
+        ->notes;
+  };
+  EXPECT_THAT(notes("[optimizer]\nname = \"sgd\""),
+              ElementsAre(HasSubstr("optimizer.name = \"sgd\": its memory is counted as AdamW's")));
+  EXPECT_THAT(notes("optimizer_bytes_per_parameter = 12\n[optimizer]\nname = \"sgd\""), IsEmpty());
+  EXPECT_THAT(notes(""), IsEmpty());
+}
+
 // What takes no time is said: a backward that was measured may include it.
 TEST(Job, RecomputationWithoutATimeIsNoted) {
   std::string text =
