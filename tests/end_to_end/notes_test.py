@@ -63,6 +63,15 @@ class Notes(Case):
         job = self.write("job.toml", TESTBED + 'cell = 3\n')
         self.assertIn("parallelism.cell = 3 has no effect", self.tombolo("simulate", job).stderr)
 
+    def test_a_sweep_says_what_its_command_would_note(self):
+        job = self.write("job.toml", V100.format(precision="fp16"))
+        words = 'left out: schedule = "zb-h1"; the law is that of 1f1b and interleaved'
+        said = self.json("sweep", job, "--ask", "estimate", "--vary", "parallelism.schedule=1f1b,zb-h1")["notes"]
+        self.assertIn(words + " (1 of 2 configurations)", said)
+        job = self.write("job.toml", V100.format(precision="fp16") + 'schedule = "zb-h1"\n')
+        self.assertIn(words, self.json("estimate", job)["notes"])
+        self.assertIn(words, self.json("sweep", job, "--ask", "estimate", "--vary", "training.global_batch=16,32")["notes"])
+
     def test_zero_where_it_is_left_out(self):
         job = self.write("job.toml", V100.format(precision="fp16") + "zero = 3\n")
         self.assertIn("left out: what zero = 3 gathers", " ".join(self.json("strand", job)["notes"]))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "base/csv.h"
@@ -10,13 +11,9 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "base/toml.h"
-#include "decide/schedule_search/strands_choice.h"
 #include "spec/model/model.h"
-#include "spec/plan/adaptive_batch.h"
-#include "spec/plan/exchange_check.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
-#include "spec/schedule/schedule.h"
 
 namespace tombolo::sweep {
 namespace {
@@ -83,16 +80,20 @@ Status check_paths(const Sweep& sweep) {
   return {};
 }
 
-SweepRow answer(const Sweep& sweep, int64_t configuration) {
+SweepRow row_of(const Sweep& sweep, int64_t configuration) {
   SweepRow row{.configuration = configuration, .status = {}, .reason = {}, .figures = {}};
-  const auto figures = [&]() -> Result<std::vector<Value>> {
+  Result<SweepAnswer> answer = [&]() -> Result<SweepAnswer> {
     return answer_sweep(TRY(sweep_job(sweep, configuration)), sweep.file, sweep.question);
   }();
-  if (figures) {
-    row.figures = *figures;
+  if (answer) {
+    row.figures = std::move(answer->figures);
+    for (std::string& note : answer->notes) {
+      if (std::find(row.notes.begin(), row.notes.end(), note) == row.notes.end())
+        row.notes.push_back(std::move(note));
+    }
     return row;
   }
-  const Error& error = figures.error();
+  const Error& error = answer.error();
   row.status =
       error.code == ErrorCode::kInfeasible ? SweepStatus::kInfeasible : SweepStatus::kUnusable;
   row.reason = error.message;
@@ -185,7 +186,7 @@ std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& optio
   const auto caller = std::this_thread::get_id();  // which alone shows progress
   int64_t shown = -1;
   parallel_for(rows.size(), options.threads, [&](size_t i) {
-    rows[i] = answer(sweep, options.process + static_cast<int64_t>(i) * options.processes);
+    rows[i] = row_of(sweep, options.process + static_cast<int64_t>(i) * options.processes);
     const int64_t now = ++done;
     if (!options.progress || std::this_thread::get_id() != caller) return;
     if (now * 200 / mine == shown) return;
@@ -202,26 +203,33 @@ std::string pack_sweep_rows(const std::vector<SweepRow>& rows) {
           "row {} is {}, and has {} figures", row.configuration, to_name(row.status),
           row.figures.size());
     out.push_back(Value::Array{row.configuration, static_cast<int64_t>(row.status), row.reason,
-                               Value(row.figures)});
+                               Value(row.figures),
+                               Value::Array(row.notes.begin(), row.notes.end())});
   }
   return to_json(Value(std::move(out)), -1);
 }
 
 Result<std::vector<SweepRow>> unpack_sweep_rows(std::string_view text) {
-  const Value value = TRY(parse_json(text, "the rows of another process"));
+  const Value value = TRY(parse_json(text, "the rows of another process", 0));
   const auto* array = value.get<Value::Array>();
   std::vector<SweepRow> rows;
   for (size_t i = 0; array && i < array->size(); ++i) {
     const auto* entry = (*array)[i].get<Value::Array>();
-    if (!entry || entry->size() != 4) return failed("rows of another process are damaged");
+    if (!entry || entry->size() != 5) return failed("rows of another process are damaged");
     const auto* configuration = (*entry)[0].get<int64_t>();
     const auto* status = (*entry)[1].get<int64_t>();
     const auto* reason = (*entry)[2].get<std::string>();
     const auto* figures = (*entry)[3].get<Value::Array>();
-    if (!configuration || !status || *status < 0 || *status > 2 || !reason || !figures) {
+    const auto* notes = (*entry)[4].get<Value::Array>();
+    if (!configuration || !status || *status < 0 || *status > 2 || !reason || !figures || !notes) {
       return failed("rows of another process are damaged");
     }
-    rows.push_back({*configuration, static_cast<SweepStatus>(*status), *reason, *figures});
+    SweepRow row{*configuration, static_cast<SweepStatus>(*status), *reason, *figures, {}};
+    for (const Value& note : *notes) {
+      if (!note.get<std::string>()) return failed("rows of another process are damaged");
+      row.notes.push_back(*note.get<std::string>());
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -252,44 +260,31 @@ Status sweep_outcome(const std::vector<SweepRow>& rows) {
   return {};
 }
 
-namespace {
-
-// Nothing of a job that cannot be read: its row says why.
-std::vector<std::string> notes_of(const Value& value, const Sweep& sweep) {
-  const Result<plan::Job> job = read_job_of(value, sweep);
-  if (!job) return {};
-  std::vector<std::string> notes = job->notes;
-  if (job->parallelism.strands && sweep.question.ask != SweepAsk::kSimulate)
-    notes.emplace_back(schedule_search::kStrandsLost);
-  if (sweep.question.ask != SweepAsk::kSimulate || !sweep.question.policy.empty()) return notes;
-  const Result<plan::Plan> plan = plan::lay_out(*job);
-  if (!plan) return notes;
-  for (std::string& note : schedule::notes_on_sharing(*plan)) notes.push_back(std::move(note));
-  // The density that a range begins with is another in each row.
-  if (!plan->replicas_lie_apart()) {
-    for (std::string& note : plan::notes_on_exchange(*plan)) notes.push_back(std::move(note));
+std::vector<SweepNote> sweep_notes(const std::vector<SweepRow>& rows) {
+  std::vector<SweepNote> out;
+  std::unordered_map<std::string_view, size_t> known;
+  for (const SweepRow& row : rows) {
+    for (const std::string& note : row.notes) {
+      const auto [at, is_new] = known.try_emplace(note, out.size());
+      if (is_new) out.push_back({note, 0});
+      ++out[at->second].rows;
+    }
   }
-  for (std::string& note : plan::notes_on_adaptive_batch(*plan)) notes.push_back(std::move(note));
-  return notes;
+  return out;
 }
 
-}  // namespace
-
-std::vector<std::string> sweep_notes(const Sweep& sweep) {
+std::vector<std::string> sweep_note_texts(const std::vector<SweepRow>& rows, size_t most) {
+  const int64_t ok = count_rows(rows).ok;
+  const std::vector<SweepNote> notes = sweep_notes(rows);
   std::vector<std::string> out;
-  const auto add = [&](const Value& job) {
-    for (std::string& note : notes_of(job, sweep)) {
-      if (std::find(out.begin(), out.end(), note) == out.end()) out.push_back(std::move(note));
+  for (const SweepNote& note : notes) {
+    if (out.size() == most) {
+      out.push_back(fmt::format("{} more of these: --json", notes.size() - most));
+      break;
     }
-  };
-  const Result<Value> first = sweep_job(sweep, 0);
-  if (!first) return out;
-  add(*first);
-  for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
-    for (const Value& value : sweep.grid.axes()[axis].values) {
-      Value job = *first;
-      if (sweep.paths[axis].put(job, value)) add(job);
-    }
+    out.push_back(note.rows == ok
+                      ? note.text
+                      : fmt::format("{} ({} of {} configurations)", note.text, note.rows, ok));
   }
   return out;
 }

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,7 @@ struct SweepRow {
   SweepStatus status = SweepStatus::kOk;
   std::string reason;          // on one line; empty where ok
   std::vector<Value> figures;  // as sweep_columns; empty where not ok
+  std::vector<std::string> notes = {};
 
   bool operator==(const SweepRow&) const = default;
 };
@@ -88,9 +90,19 @@ SweepCounts count_rows(const std::vector<SweepRow>& rows);
 // Nothing where a row is ok; else the first row's reason: infeasible where one row is that.
 Status sweep_outcome(const std::vector<SweepRow>& rows);
 
-// What the jobs of a grid say and their predictions do not count: of its first configuration, and of
-// each that differs from it in one value. A sentence each, none twice.
-std::vector<std::string> sweep_notes(const Sweep& sweep);
+// What the command that answers would note, and of how many rows, in the order of the first of them.
+struct SweepNote {
+  std::string text;
+  int64_t rows = 0;
+
+  bool operator==(const SweepNote&) const = default;
+};
+std::vector<SweepNote> sweep_notes(const std::vector<SweepRow>& rows);
+// The same as sentences; those of fewer than all rows that are ok say how many. Of more than `most`
+// the first ones, and how many are left.
+inline constexpr size_t kSweepNotesShown = 12;  // to people
+std::vector<std::string> sweep_note_texts(const std::vector<SweepRow>& rows,
+                                          size_t most = std::numeric_limits<size_t>::max());
 
 // The columns of a table: the paths, provenance ("predicted"), status, the figures, reason.
 std::vector<std::string> sweep_header(const Sweep& sweep);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -16,7 +17,10 @@
 #include "predict/cost/price_plan.h"
 #include "predict/cost/worth.h"
 #include "predict/estimate/estimate.h"
+#include "predict/ledger/plan_ledger.h"
 #include "predict/sim/simulate.h"
+#include "spec/plan/adaptive_batch.h"
+#include "spec/plan/exchange_check.h"
 #include "spec/plan/open_job.h"
 #include "spec/schedule/schedule.h"
 
@@ -85,10 +89,11 @@ class Places {
 // ---- the questions ----
 
 // The best schedule, and the baseline. One thread: configurations already run in parallel.
-Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
+Result<SweepAnswer> answer_best_schedule(const plan::Plan& plan) {
   const schedule_search::BestSchedule best =
       TRY(schedule_search::best_schedule(plan, {.threads = 1}));
-  std::vector<Value> row = TRY(answer_by_simulation(best.plan));
+  SweepAnswer answer = TRY(answer_by_simulation(best.plan));
+  std::vector<Value>& row = answer.figures;
   const schedule_search::ScheduleCandidate* baseline = best.baseline();
   const auto gain = [](const schedule_search::ScheduleCandidate* fast,
                        const schedule_search::ScheduleCandidate* slow) {
@@ -101,26 +106,45 @@ Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
   row.push_back(gain(&best.winner(), baseline));
   row.push_back(gain(best.unsplit(), best.unsplit_baseline()));
   row.emplace_back(seconds(best.bound.value).value);
-  return row;
+  return answer;
+}
+
+void append(std::vector<std::string>& notes, std::vector<std::string> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(notes));
+}
+
+// What a Plan says and its simulation does not count.
+std::vector<std::string> notes_on_plan(const plan::Plan& plan) {
+  std::vector<std::string> notes = schedule::notes_on_sharing(plan);
+  // The density that a range begins with is another in each row.
+  if (!plan.replicas_lie_apart()) append(notes, plan::notes_on_exchange(plan));
+  append(notes, plan::notes_on_adaptive_batch(plan));
+  if (std::string note = ledger::note_on_tied_ends(plan); !note.empty())
+    notes.push_back(std::move(note));
+  return notes;
 }
 
 Result<plan::Job> explicit_job(const Value& value, const std::string& file) {
   return across::with_exchange_chosen(TRY(plan::job_from_value(value, file)), nullptr, 1);
 }
 
-Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
-                                           const SweepQuestion& question) {
+Result<SweepAnswer> answer_simulate(const Value& value, const std::string& file,
+                                    const SweepQuestion& question) {
   const plan::Job job = TRY(explicit_job(value, file));
-  const plan::Plan plan = job.parallelism.strands ? TRY(schedule_search::choose_strands(job)).plan
-                                                  : TRY(cost::make_plan(job));
-  if (question.policy.empty()) return answer_by_simulation(plan);
-  if (question.policy == "best") return answer_best_schedule(plan);
-  return answer_by_simulation(
-      TRY(schedule_search::with_schedule(plan, TRY(layout::find_schedule(question.policy)))));
+  plan::Plan plan = job.parallelism.strands ? TRY(schedule_search::choose_strands(job)).plan
+                                            : TRY(cost::make_plan(job));
+  if (!question.policy.empty() && question.policy != "best") {
+    plan = TRY(schedule_search::with_schedule(plan, TRY(layout::find_schedule(question.policy))));
+  }
+  SweepAnswer answer =
+      TRY(question.policy == "best" ? answer_best_schedule(plan) : answer_by_simulation(plan));
+  answer.notes = job.notes;
+  append(answer.notes, notes_on_plan(plan));
+  return answer;
 }
 
-Result<std::vector<Value>> answer_estimate(const Value& value, const std::string& file,
-                                           const SweepQuestion& question) {
+Result<SweepAnswer> answer_estimate(const Value& value, const std::string& file,
+                                    const SweepQuestion& question) {
   const plan::Job job = TRY(explicit_job(value, file));
   const estimate::Estimate e = TRY(estimate::estimate(job, question.law));
   if (e.devices > e.devices_in_cluster) {
@@ -138,7 +162,7 @@ Result<std::vector<Value>> answer_estimate(const Value& value, const std::string
             .cost = e.price,
             .mfu = e.mfu,
             .memory = e.memory.total()};
-  return to_row(f);
+  return SweepAnswer{to_row(f), e.notes};
 }
 
 std::vector<Value> with_plan_columns(std::vector<Value> row, const layout::Degrees& d,
@@ -153,7 +177,7 @@ std::vector<Value> with_plan_columns(std::vector<Value> row, const layout::Degre
   return row;
 }
 
-Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQuestion& question) {
+Result<SweepAnswer> answer_plan(const plan::OpenJob& open, const SweepQuestion& question) {
   const cluster::Cluster& cluster = open.job.cluster;
   const search::BestPlan found = TRY(search::best_plan(open, {.law = question.law,
                                                               .objective = question.objective,
@@ -171,13 +195,14 @@ Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQue
             .cost = best.price,
             .mfu = best.mfu,
             .memory = best.candidate.memory};
-  return with_plan_columns(to_row(f), c, c.micro_batch, c.recompute,
-                           fmt::format("{} {}", cluster.datacenters[0].name, c.devices()));
+  return SweepAnswer{
+      with_plan_columns(to_row(f), c, c.micro_batch, c.recompute,
+                        fmt::format("{} {}", cluster.datacenters[0].name, c.devices())),
+      found.notes};
 }
 
 // Over several datacenters; the columns of a single one that have no meaning here are 1.
-Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
-                                             const SweepQuestion& question) {
+Result<SweepAnswer> answer_mixed_plan(const plan::OpenJob& open, const SweepQuestion& question) {
   if (question.law != cost::Law::kTombolo) {
     return unusable(fmt::format("--law {}: only the law tombolo prices stages of different "
                                 "datacenters",
@@ -202,7 +227,9 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
             .cost = best.cost(),
             .mfu = best.mfu,
             .memory = memory};
-  return with_plan_columns(to_row(f), degrees, best.micro_batch, best.recompute, places.text());
+  return SweepAnswer{
+      with_plan_columns(to_row(f), degrees, best.micro_batch, best.recompute, places.text()),
+      found.notes};
 }
 
 // How long cells take, each shape once per thread: configurations that differ in prices or in GPUs
@@ -231,7 +258,7 @@ class CellTimes {
   std::map<std::pair<std::string, std::vector<double>>, Seconds> known_;
 };
 
-Result<std::vector<Value>> answer_select(const Value& value, const std::string& file) {
+Result<SweepAnswer> answer_select(const Value& value, const std::string& file) {
   const plan::OpenJob open = TRY(plan::open_job_from_value(value, file));
   geo::SelectionJob job = TRY(geo::selection_of(open));
   job.setting.look_beyond = false;
@@ -258,7 +285,7 @@ Result<std::vector<Value>> answer_select(const Value& value, const std::string& 
     row.emplace_back(number);
   }
   row.emplace_back(places.text());
-  return row;
+  return SweepAnswer{std::move(row), std::move(job.notes)};
 }
 
 }  // namespace
@@ -282,7 +309,7 @@ std::vector<std::string> sweep_columns(const SweepQuestion& question) {
   return columns;
 }
 
-Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
+Result<SweepAnswer> answer_by_simulation(const plan::Plan& plan) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
   const sim::Simulation simulation = TRY(sim::simulate(plan, {.alike = sim::Alike::kOnce}));
@@ -299,11 +326,13 @@ Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
     f.tokens = plan.model.sequence;
     f.memory = cost::memory_peak(plan, simulation.peak_memory).bytes;
   }
-  return to_row(f);
+  return SweepAnswer{to_row(f), {}};
 }
 
-Result<std::vector<Value>> answer_sweep(const Value& job, const std::string& file,
-                                        const SweepQuestion& question) {
+namespace {
+
+Result<SweepAnswer> answer_by_command(const Value& job, const std::string& file,
+                                      const SweepQuestion& question) {
   switch (question.ask) {
     case SweepAsk::kSimulate:
       return answer_simulate(job, file, question);
@@ -318,6 +347,23 @@ Result<std::vector<Value>> answer_sweep(const Value& job, const std::string& fil
       return answer_select(job, file);
   }
   return failed("no such question");
+}
+
+bool asks_for_strands(const Value& job) {
+  const Value* parallelism = job.find("parallelism");
+  const Value* strands = parallelism ? parallelism->find("strands") : nullptr;
+  const bool* asked = strands ? strands->get<bool>() : nullptr;
+  return asked && *asked;
+}
+
+}  // namespace
+
+Result<SweepAnswer> answer_sweep(const Value& job, const std::string& file,
+                                 const SweepQuestion& question) {
+  SweepAnswer answer = TRY(answer_by_command(job, file, question));
+  if (question.ask != SweepAsk::kSimulate && asks_for_strands(job))
+    answer.notes.emplace_back(schedule_search::kStrandsLost);
+  return answer;
 }
 
 }  // namespace tombolo::sweep

@@ -47,13 +47,20 @@ struct SweepQuestion {
 //   cost_per_million_tokens_usd, mfu, memory_bytes (of the fullest device)
 std::vector<std::string> sweep_columns(const SweepQuestion& question);
 
-// One value per column. `job` is what the file says, parsed; `file` is for messages and relative
+struct SweepAnswer {
+  std::vector<Value> figures;      // one per column
+  std::vector<std::string> notes;  // what the command would note of this configuration
+
+  bool operator==(const SweepAnswer&) const = default;
+};
+
+// `job` is what the file says, parsed; `file` is for messages and relative
 // paths. Unusable and infeasible as the command of the same name; estimate is infeasible, too,
 // where the devices or their memory do not suffice.
-Result<std::vector<Value>> answer_sweep(const Value& job, const std::string& file,
-                                        const SweepQuestion& question);
+Result<SweepAnswer> answer_sweep(const Value& job, const std::string& file,
+                                 const SweepQuestion& question);
 
 // The figures of one Plan, by the schedule that it names.
-Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan);
+Result<SweepAnswer> answer_by_simulation(const plan::Plan& plan);
 
 }  // namespace tombolo::sweep

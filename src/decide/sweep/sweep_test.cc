@@ -224,13 +224,15 @@ TEST_F(SweepTest, NotesWhatNoRowCounts) {
   const std::string job = write("job.toml", kToy);
   const Sweep precision =
       *sweep(job, {"training.precision=fp16,fp8,bf16", "training.global_batch=4,8"});
-  EXPECT_THAT(
-      sweep_notes(precision),
-      testing::ElementsAre(HasSubstr("precision = \"fp8\": v100-32g"),
-                           HasSubstr("precision = \"bf16\": the matrix units of v100-32g")));
+  EXPECT_THAT(sweep_note_texts(run_sweep(precision, {})),
+              testing::ElementsAre(
+                  testing::AllOf(HasSubstr("precision = \"fp8\": v100-32g"),
+                                 HasSubstr("(2 of 6 configurations)")),
+                  testing::AllOf(HasSubstr("precision = \"bf16\": the matrix units of v100-32g"),
+                                 HasSubstr("(2 of 6 configurations)"))));
   const Sweep cell =
       *sweep(job, {"parallelism.sharing=spatial,temporal", "training.precision=fp16"});
-  EXPECT_THAT(sweep_notes(cell),
+  EXPECT_THAT(sweep_note_texts(run_sweep(cell, {})),
               testing::ElementsAre(HasSubstr("sharing = \"temporal\" has no effect")));
 }
 

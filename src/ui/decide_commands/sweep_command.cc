@@ -114,7 +114,7 @@ Result<Start> begin_together(const SweepCommandOptions& options, Request request
     group.broadcast(to_json(Value(message), -1));
     return start;
   }
-  const Value message = TRY(parse_json(group.broadcast({}), "the job from rank 0"));
+  const Value message = TRY(parse_json(group.broadcast({}), "the job from rank 0", 0));
   if (const Value* code = message.find("exit")) {
     return fail({static_cast<ErrorCode>(*code->get<int64_t>()), "rank 0 says why", {}, {}});
   }
@@ -218,7 +218,8 @@ void print_text(std::ostream& out, const SweepCommandOptions& options, const Swe
   print_table(out, sweep, rows);
   print_best(out, sweep, rows, throughput_column(sweep, rows), true);
   print_best(out, sweep, rows, cost_column(sweep, rows), false);
-  for (const std::string& note : sweep::sweep_notes(sweep)) out << "  note: " << note << "\n";
+  for (const std::string& note : sweep::sweep_note_texts(rows, sweep::kSweepNotesShown))
+    out << "  note: " << note << "\n";
   for (const std::string& path : {options.out, options.report}) {
     if (!path.empty()) out << "wrote " << path << "\n";
   }
@@ -237,7 +238,7 @@ Value::Table to_json(const SweepCommandOptions& options, const Sweep& sweep,
                       {"unusable", counts.unusable},
                       {"rows", records}};
   Value::Array notes;
-  for (std::string& note : sweep::sweep_notes(sweep)) notes.emplace_back(std::move(note));
+  for (std::string& note : sweep::sweep_note_texts(rows)) notes.emplace_back(std::move(note));
   if (!notes.empty()) answer.emplace_back("notes", std::move(notes));
   answer.emplace_back("wall_s", wall);
   return answer;

@@ -56,13 +56,15 @@ device = "a100-80g"
 
 // Configuration 1 is the other process's.
 TEST_F(SweepCommand, PutsTheRowsOfAGroupTogether) {
-  const std::string text = answer(0, 2, {"", "[[1,2,\"too late\",[]]]"});
+  const std::string text = answer(0, 2, {"", "[[1,2,\"too late\",[],[]]]"});
   EXPECT_NE(text.find("2 configurations"), std::string::npos) << text;
   EXPECT_NE(text.find("unusable: too late"), std::string::npos) << text;
 }
 
 TEST_F(SweepCommand, SaysWhereTheRowsOfAGroupAreDamaged) {
   EXPECT_NE(answer(0, 2, {"", "[[1,7]]"}).find("rows of another process are damaged"),
+            std::string::npos);
+  EXPECT_NE(answer(0, 2, {"", "[[1,0,\"\",[1],[2]]]"}).find("rows of another process are damaged"),
             std::string::npos);
 }
 

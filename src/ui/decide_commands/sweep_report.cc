@@ -227,6 +227,7 @@ std::string sweep_report(const Sweep& sweep, const std::vector<SweepRow>& rows,
   page.by = position_of(paths, options.by);
   page.x = position_of(paths, options.x).value_or(varying_axis(page.axes, page.by).value_or(0));
   if (!page.by) page.by = varying_axis(page.axes, page.x);
+  page.notes = sweep::sweep_note_texts(rows, sweep::kSweepNotesShown);
   if (cost.empty()) page.notes.push_back("cost is unknown: a datacenter in use names no price");
   page.command = options.command;
   page.version = command::version();
