@@ -72,6 +72,18 @@ class Notes(Case):
         self.assertIn(words, self.json("estimate", job)["notes"])
         self.assertIn(words, self.json("sweep", job, "--ask", "estimate", "--vary", "training.global_batch=16,32")["notes"])
 
+    def test_times_that_are_imagined(self):
+        """Utilisation by such times says nothing, to no command; what does not fit in flight is noted."""
+        times = '[model]\npreset = "byte-3m"\n' + TESTBED.replace('backward = "2 ms"\n', 'backward = "2 ms"\nin_flight = {}\n')
+        answer = self.json("estimate", self.write("job.toml", times.format(2)))
+        self.assertEqual((answer["mfu"], answer["hfu"]), (None, None))
+        words = "left out: [stage_times].in_flight = 1; 1f1b keeps 2 microbatches on the first stage, which tombolo simulate refuses"
+        self.assertNotIn(words, answer["notes"])
+        self.assertIsNone(self.json("simulate", self.write("job.toml", times.format(2)))["mfu"])
+        job = self.write("job.toml", times.format(1))
+        self.assertIn(words, self.json("estimate", job)["notes"])
+        self.refused(3, ["1f1b keeps 2 microbatches in flight there, and [stage_times].in_flight is 1"], "simulate", job)
+
     def test_zero_where_it_is_left_out(self):
         job = self.write("job.toml", V100.format(precision="fp16") + "zero = 3\n")
         self.assertIn("left out: what zero = 3 gathers", " ".join(self.json("strand", job)["notes"]))

@@ -54,7 +54,7 @@ Result<estimate::Estimate> describe(const BestPlanOptions& options, bool with_ba
   plan.tokens_per_second =
       real(plan.candidate.configuration.global_batch * plan.job.model->sequence) /
       plan.iteration().value;
-  plan.mfu = detail.mfu / longer;
+  plan.mfu = detail.mfu.value_or(0) / longer;
   if (detail.price) plan.price = *detail.price * longer;
   return detail;
 }

@@ -52,7 +52,7 @@ TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
       const estimate::Estimate again = *estimate::estimate(plan.job, law);
       EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
       EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
-      EXPECT_DOUBLE_EQ(again.mfu, plan.mfu);
+      EXPECT_DOUBLE_EQ(*again.mfu, plan.mfu);
       EXPECT_DOUBLE_EQ(again.price->value, plan.price->value);
       EXPECT_TRUE(again.fits());
     }
@@ -101,7 +101,7 @@ TEST(BestPlan, RanksItsFinalistsByWhatTheSimulatorSays) {
     EXPECT_EQ(*plan.simulated, seconds(sim::simulate(*cost::make_plan(plan.job))->iteration));
     const estimate::Estimate closed = *estimate::estimate(plan.job, cost::Law::kTombolo);
     EXPECT_DOUBLE_EQ(closed.iteration.value, plan.candidate.time.value);
-    EXPECT_DOUBLE_EQ(plan.mfu * plan.simulated->value, closed.mfu * closed.iteration.value);
+    EXPECT_DOUBLE_EQ(plan.mfu * plan.simulated->value, *closed.mfu * closed.iteration.value);
     EXPECT_NEAR(plan.price->value / closed.price->value, *plan.simulated / closed.iteration, 1e-12);
   }
 }

@@ -236,6 +236,21 @@ void note_few_microbatches(const plan::Plan& plan, std::vector<std::string>& not
   }
 }
 
+// What 1F1B and GPipe keep on the first stage, where [stage_times] has memory for fewer.
+void note_in_flight(const plan::Plan& plan, std::vector<std::string>& notes) {
+  if (!plan.in_flight) return;
+  const auto stages = std::ssize(plan.stages);
+  const layout::ScheduleKind schedule = plan.parallelism.schedule;
+  const int64_t kept = traits_of(schedule).has(layout::kAllForwardsFirst)
+                           ? plan.microbatches()
+                           : std::min<int64_t>(plan.microbatches(), stages);
+  if (kept <= *plan.in_flight) return;
+  notes.push_back(
+      fmt::format("left out: [stage_times].in_flight = {}; {} keeps {} microbatches on the first "
+                  "stage, which tombolo simulate refuses",
+                  *plan.in_flight, to_name(schedule), kept));
+}
+
 bool stands_apart(const plan::Job& job) {
   return job.cluster.datacenters.size() > 1 || !job.parallelism.tensor_per_stage.empty() ||
          !job.parallelism.microbatches_per_replica.empty();
@@ -268,13 +283,14 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
   e.devices = predicted.devices;
   e.memory = predicted.fullest().memory;
   e.memory_of_device = predicted.fullest().memory_of_device;
-  if (e.iteration > 0_s) {  // [stage_times] may be nothing
+  if (plan.cost_source != plan::CostSource::kStageTimes && e.iteration > 0_s) {
     const Flops work = cost::model_flops(*job.model, job.training.global_batch);
     e.mfu = work / (predicted.peak * e.iteration);
     e.hfu = (work + recomputed_flops(job)) / (predicted.peak * e.iteration);
   }
   e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
   note_schedule(job, e.notes);
+  note_in_flight(plan, e.notes);
   std::set<int64_t> tensors;
   for (const cost::PlacedStage& stage : predicted.stages) {
     if (tensors.insert(stage.tensor).second) {

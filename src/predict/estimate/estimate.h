@@ -47,8 +47,9 @@ struct Estimate {
   Seconds iteration;
   bool exchange_played = false;  // by the simulator: no closed form is behind the iteration
   std::optional<published::ErrorBand> band;
-  double mfu = 0;             // operations of the model / (peak x devices x iteration)
-  double hfu = 0;             // with those done again for recomputation
+  // Operations of the model / (peak x devices x iteration), and with those done again for
+  // recomputation; none of times that are imagined ([stage_times]), as of a Plan (cost::mfu_of).
+  std::optional<double> mfu, hfu;
   cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
   // Of the iteration, WAN traffic included; none where a datacenter in use names no price.

@@ -39,8 +39,8 @@ TEST(Estimate, AnswersForARowOfTableFour) {
   EXPECT_EQ(e.microbatches, 64);
   EXPECT_NEAR(e.iteration.value, 11.891674, 1e-6);
   EXPECT_NEAR(e.price->value, 0.4228, 1e-4);
-  EXPECT_NEAR(e.mfu, 0.594187, 1e-6);
-  EXPECT_NEAR(e.hfu, 0.599522, 1e-6);
+  EXPECT_NEAR(*e.mfu, 0.594187, 1e-6);
+  EXPECT_NEAR(*e.hfu, 0.599522, 1e-6);
   EXPECT_NEAR(e.memory.total().value, 174.604e9 / 4 + 12.3515625 * 1073741824, 1e7);
   EXPECT_TRUE(e.fits());
   EXPECT_THAT(e.notes, IsEmpty());
@@ -130,7 +130,7 @@ TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
   EXPECT_NEAR(e.iteration.value, 13.75, 13.75 * 0.05);
   EXPECT_EQ(e.iteration, e.parts.total());
   EXPECT_TRUE(e.fits());
-  EXPECT_LT(e.mfu, e.hfu);
+  EXPECT_LT(*e.mfu, *e.hfu);
   ASSERT_TRUE(e.band);
   EXPECT_LT(e.band->low, e.iteration);
   EXPECT_GT(e.band->high, e.iteration);
@@ -188,7 +188,7 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_EQ(e.devices_in_cluster, 7);
   EXPECT_FALSE(e.price);
   EXPECT_FALSE(e.band);
-  EXPECT_GT(e.mfu, 0);
+  EXPECT_GT(*e.mfu, 0);
   EXPECT_EQ(e.hfu, e.mfu);
   EXPECT_TRUE(e.fits());
 

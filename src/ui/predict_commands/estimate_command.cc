@@ -107,9 +107,11 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e,
   out << fmt::format("  law {}{}: {}\n", to_name(e.law), by_default ? " (the default)" : "",
                      e.law_source);
   e.stages_apart ? command::print_stages(out, e.stages_apart->everywhere()) : print_parts(out, e);
-  out << fmt::format("  MFU {:.1f} %: operations of the model over peak x devices x time\n",
-                     100 * e.mfu);
-  out << fmt::format("  HFU {:.1f} %: with those done again for recomputation\n", 100 * e.hfu);
+  if (e.mfu && e.hfu) {
+    out << fmt::format("  MFU {:.1f} %: operations of the model over peak x devices x time\n",
+                       100 * *e.mfu);
+    out << fmt::format("  HFU {:.1f} %: with those done again for recomputation\n", 100 * *e.hfu);
+  }
   out << fmt::format(
       "  memory {} of {} {}: {}\n", brief(e.memory.total()), brief(e.memory_of_device),
       e.stages_apart ? "on the fullest device" : "per device", e.fits() ? "fits" : "DOES NOT FIT");
@@ -195,8 +197,8 @@ Value::Table to_json(const plan::Job& job, const Estimate& e,
                     ? Value()  // those of the closed form do not add up to the iteration
                 : e.stages_apart ? Value(command::parts_json(e.stages_apart->time))
                                  : Value(parts_json(e.parts))},
-      {"mfu", e.mfu},
-      {"hfu", e.hfu},
+      {"mfu", e.mfu ? Value(*e.mfu) : Value()},
+      {"hfu", e.hfu ? Value(*e.hfu) : Value()},
       {"memory", Value::Table{{"parameters_bytes", e.memory.parameters.value},
                               {"gradients_bytes", e.memory.gradients.value},
                               {"optimizer_bytes", e.memory.optimizer.value},

@@ -175,11 +175,12 @@ std::string estimate_page(const Value& answer, const plan::Job& job, const std::
                              text_at(answer, "law_source"));
   const auto simulated = number_at(answer, "simulated_s");
   page.cards = {{"Iteration", time_of(number_at(answer, "iteration_s")),
-                 simulated ? time_of(simulated) + " simulated" : "by a closed form"},
-                {"MFU", percent_of(number_at(answer, "mfu")),
-                 percent_of(number_at(answer, "hfu")) + " HFU, with recomputation"},
-                {"Memory", bytes_of(number_at(memory, "total_bytes")),
-                 "of " + bytes_of(number_at(memory, "device_bytes"))}};
+                 simulated ? time_of(simulated) + " simulated" : "by a closed form"}};
+  if (number_at(answer, "mfu"))
+    page.cards.push_back({"MFU", percent_of(number_at(answer, "mfu")),
+                          percent_of(number_at(answer, "hfu")) + " HFU, with recomputation"});
+  page.cards.push_back({"Memory", bytes_of(number_at(memory, "total_bytes")),
+                        "of " + bytes_of(number_at(memory, "device_bytes"))});
   if (number_at(answer, "cost_usd"))
     page.cards.push_back({"Cost", money_of(number_at(answer, "cost_usd")), "of an iteration"});
   const Result<plan::Plan> plan = cost::make_plan(job);
