@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -92,6 +93,10 @@ SweepRow row_of(const Sweep& sweep, int64_t configuration) {
         row.notes.push_back(std::move(note));
     }
     return row;
+  }
+  // A row without an answer has what is noted of its job.
+  if (const Result<Value> value = sweep_job(sweep, configuration)) {
+    if (Result<plan::Job> job = read_job_of(*value, sweep)) row.notes = std::move(job->notes);
   }
   const Error& error = answer.error();
   row.status =
@@ -260,31 +265,59 @@ Status sweep_outcome(const std::vector<SweepRow>& rows) {
   return {};
 }
 
+namespace {
+
+// The note without its figures and their units: "needs 84.9 GB" and "needs 790 MB" say one thing.
+std::string without_figures(std::string_view note) {
+  constexpr size_t kUnit = 3;  // letters of the longest one
+  std::string out;
+  bool behind_figure = false;
+  while (!note.empty()) {
+    const size_t end = std::min(note.find(' '), note.size());
+    const std::string_view word = note.substr(0, end);
+    const bool figure = !word.empty() && word.find_first_of("0123456789") != std::string_view::npos;
+    if (figure) {
+      out += "# ";
+    } else if (!behind_figure || word.size() > kUnit) {
+      out.append(word).append(" ");
+    }
+    behind_figure = figure;
+    note.remove_prefix(std::min(end + 1, note.size()));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<SweepNote> sweep_notes(const std::vector<SweepRow>& rows) {
   std::vector<SweepNote> out;
-  std::unordered_map<std::string_view, size_t> known;
+  std::unordered_map<std::string, size_t> known;
   for (const SweepRow& row : rows) {
+    std::set<size_t> counted;  // a row may have two that differ in figures
     for (const std::string& note : row.notes) {
-      const auto [at, is_new] = known.try_emplace(note, out.size());
-      if (is_new) out.push_back({note, 0});
-      ++out[at->second].rows;
+      const auto [at, is_new] = known.try_emplace(without_figures(note), out.size());
+      if (is_new) out.push_back({.text = note});
+      SweepNote& of = out[at->second];
+      if (counted.insert(at->second).second) ++of.rows;
+      of.alike = of.alike || of.text != note;
     }
   }
   return out;
 }
 
 std::vector<std::string> sweep_note_texts(const std::vector<SweepRow>& rows, size_t most) {
-  const int64_t ok = count_rows(rows).ok;
+  const auto all = static_cast<int64_t>(rows.size());
   const std::vector<SweepNote> notes = sweep_notes(rows);
   std::vector<std::string> out;
   for (const SweepNote& note : notes) {
     if (out.size() == most) {
-      out.push_back(fmt::format("{} more of these: --json", notes.size() - most));
+      out.push_back(fmt::format("{} more notes with --json", notes.size() - most));
       break;
     }
-    out.push_back(note.rows == ok
-                      ? note.text
-                      : fmt::format("{} ({} of {} configurations)", note.text, note.rows, ok));
+    const char* alike = note.alike ? "; with other figures, too" : "";
+    out.push_back(note.rows == all ? note.text + alike
+                                   : fmt::format("{} ({} of {} configurations{})", note.text,
+                                                 note.rows, all, alike));
   }
   return out;
 }

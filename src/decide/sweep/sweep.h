@@ -60,9 +60,9 @@ constexpr auto enum_names(SweepStatus) {
 struct SweepRow {
   int64_t configuration = 0;
   SweepStatus status = SweepStatus::kOk;
-  std::string reason;          // on one line; empty where ok
-  std::vector<Value> figures;  // as sweep_columns; empty where not ok
-  std::vector<std::string> notes = {};
+  std::string reason;                   // on one line; empty where ok
+  std::vector<Value> figures;           // as sweep_columns; empty where not ok
+  std::vector<std::string> notes = {};  // of the answer; where not ok, of the job
 
   bool operator==(const SweepRow&) const = default;
 };
@@ -90,15 +90,17 @@ SweepCounts count_rows(const std::vector<SweepRow>& rows);
 // Nothing where a row is ok; else the first row's reason: infeasible where one row is that.
 Status sweep_outcome(const std::vector<SweepRow>& rows);
 
-// What the command that answers would note, and of how many rows, in the order of the first of them.
+// What is noted of rows, in the order of the first of them; notes that differ in figures alone are
+// one.
 struct SweepNote {
-  std::string text;
+  std::string text;  // the first row's
   int64_t rows = 0;
+  bool alike = false;  // whether others have other figures
 
   bool operator==(const SweepNote&) const = default;
 };
 std::vector<SweepNote> sweep_notes(const std::vector<SweepRow>& rows);
-// The same as sentences; those of fewer than all rows that are ok say how many. Of more than `most`
+// The same as sentences; those of fewer than all rows say of how many. Of more than `most`
 // the first ones, and how many are left.
 inline constexpr size_t kSweepNotesShown = 12;  // to people
 std::vector<std::string> sweep_note_texts(const std::vector<SweepRow>& rows,

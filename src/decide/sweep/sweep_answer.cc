@@ -116,8 +116,8 @@ void append(std::vector<std::string>& notes, std::vector<std::string> more) {
 // What a Plan says and its simulation does not count.
 std::vector<std::string> notes_on_plan(const plan::Plan& plan) {
   std::vector<std::string> notes = schedule::notes_on_sharing(plan);
-  // The density that a range begins with is another in each row.
-  if (!plan.replicas_lie_apart()) append(notes, plan::notes_on_exchange(plan));
+  append(notes, plan::notes_on_exchange(plan));
+  append(notes, plan::notes_on_density(plan));
   append(notes, plan::notes_on_adaptive_batch(plan));
   if (std::string note = ledger::note_on_tied_ends(plan); !note.empty())
     notes.push_back(std::move(note));

@@ -49,7 +49,7 @@ std::vector<std::string> sweep_columns(const SweepQuestion& question);
 
 struct SweepAnswer {
   std::vector<Value> figures;      // one per column
-  std::vector<std::string> notes;  // what the command would note of this configuration
+  std::vector<std::string> notes;  // what the answer leaves out or assumes
 
   bool operator==(const SweepAnswer&) const = default;
 };

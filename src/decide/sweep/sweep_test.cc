@@ -236,6 +236,36 @@ TEST_F(SweepTest, NotesWhatNoRowCounts) {
               testing::ElementsAre(HasSubstr("sharing = \"temporal\" has no effect")));
 }
 
+TEST_F(SweepTest, NotesThatDifferInFiguresAreOne) {
+  const auto row = [](std::vector<std::string> notes) {
+    return SweepRow{.figures = {1}, .notes = std::move(notes)};
+  };
+  std::vector<SweepRow> rows = {row({"needs 84.9 GB of 90", "fine"}), row({"needs 790 MB of 90"}),
+                                row({"fine", "needs two"})};
+  EXPECT_THAT(
+      sweep_note_texts(rows),
+      testing::ElementsAre("needs 84.9 GB of 90 (2 of 3 configurations; with other figures, too)",
+                           "fine (2 of 3 configurations)", "needs two (1 of 3 configurations)"));
+  EXPECT_THAT(sweep_note_texts(rows, 1),
+              testing::ElementsAre(HasSubstr("needs 84.9 GB"), "2 more notes with --json"));
+  EXPECT_THAT(sweep_note_texts({row({"all"}), row({"all"})}), testing::ElementsAre("all"));
+}
+
+// What is noted of a job, and then it needs more devices than there are.
+TEST_F(SweepTest, RowsWithoutAnAnswerHaveTheNotesOfTheirJob) {
+  std::string sites = kTwoSites;
+  for (size_t at; (at = sites.find("a100-80g")) != sites.npos;) sites.replace(at, 8, "v100-32g");
+  write("two.toml", sites);
+  const Sweep s =
+      *sweep(write("job.toml", kToy), {"parallelism.pipeline=4,64", "training.precision=bf16"});
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  EXPECT_NE(rows[1].status, SweepStatus::kOk);
+  EXPECT_THAT(sweep_note_texts(rows),
+              testing::ElementsAre(testing::AllOf(HasSubstr("precision = \"bf16\""),
+                                                  testing::Not(HasSubstr("configurations")))));
+  EXPECT_EQ(*unpack_sweep_rows(pack_sweep_rows(rows)), rows);
+}
+
 TEST_F(SweepTest, ARowThatCannotBeIsARow) {
   write("two.toml", kTwoSites);
   const std::string job = write("job.toml", kToy);
