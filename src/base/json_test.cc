@@ -68,10 +68,10 @@ TEST(Json, ValuesKnowTheirLine) {
 }
 
 TEST(Json, AMessageHasNoLines) {
-  const Result<Value> refused = parse_json("{\n\"a\": }", "the body", 0);
-  EXPECT_EQ(refused.error().text(), "the body: not JSON at byte 8");
+  const Result<Value> refused = parse_json("{\n\"a\": }", "a message", 0);
+  EXPECT_EQ(refused.error().text(), "a message: not JSON at byte 8");
   EXPECT_EQ(refused.error().place.line, 0);
-  EXPECT_EQ(parse_json("{\n\"a\": 1}", "the body", 0)->find("a")->line, 0);
+  EXPECT_EQ(parse_json("{\n\"a\": 1}", "a message", 0)->find("a")->line, 0);
 }
 
 TEST(Json, NestingIsBounded) {

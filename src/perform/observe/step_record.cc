@@ -32,7 +32,7 @@ Result<StepRecord> StepRecord::open(const std::string& path, bool goes_on) {
     const std::string text = TRY(read_file(path));
     size_t at = 0;
     for (size_t end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-      const auto value = parse_json(text.substr(at, end - at), path);
+      const auto value = parse_json(text.substr(at, end - at), path, 0);
       const auto line = value ? read_fields<Line>(*value, path) : Result<Line>(Line{});
       if (!line || line->step < 1) continue;
       out.last_ = line->step;

@@ -152,8 +152,8 @@ Status take_custom_of_nodes(SystemSettings& settings, const std::string& path) {
 
 }  // namespace
 
-Result<SystemSettings> parse_system(const std::string& text, const std::string& name) {
-  Raw raw = TRY(read_fields<Raw>(TRY(parse_json(text, name)), name));
+Result<SystemSettings> parse_system(const std::string& text, const std::string& name, int line) {
+  Raw raw = TRY(read_fields<Raw>(TRY(parse_json(text, name, line)), name));
   SystemSettings& s = raw.settings;
   TRY(take_algorithms(s, CollectiveType::kAllReduce, "all-reduce-implementation", raw.all_reduce,
                       name));

@@ -79,6 +79,6 @@ inline bool hierarchical(const SystemSettings& settings) {
 }
 
 Result<SystemSettings> read_system(const std::string& path);
-Result<SystemSettings> parse_system(const std::string& text, const std::string& name);
+Result<SystemSettings> parse_system(const std::string& text, const std::string& name, int line = 1);
 
 }  // namespace tombolo::astra

@@ -75,7 +75,7 @@ struct ChakraReader::State {
   }
 
   Result<Value> parsed(std::string_view text) const {
-    return parse_json(text, fmt::format("{}: message {}", name, messages));
+    return parse_json(text, place(), /*line*/ 0);
   }
   std::string place() const { return fmt::format("{}: message {}", name, messages); }
 

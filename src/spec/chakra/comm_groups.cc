@@ -79,7 +79,7 @@ Result<CommGroups> declared_groups(const graph::Node& node, const std::string& n
     if (begin == std::string::npos || end == std::string::npos || end < begin) continue;
     const std::string place = fmt::format("{}: node {} (process groups)", name, node.id);
     const Value value =
-        TRY(parse_json(std::string_view(text).substr(begin, end + 2 - begin), place));
+        TRY(parse_json(std::string_view(text).substr(begin, end + 2 - begin), place, 0));
     const auto* list = value.get<Value::Array>();
     for (const Value& group : *list) {
       const Value* ranks = group.find("ranks");

@@ -134,7 +134,8 @@ class AstraSweep {
         TRY(network::parse_topology(to_json(*files.find("network"), -1), options_.network));
     return astra::make_astra_system(
         std::move(topology),
-        TRY(astra::parse_system(to_json(*files.find("system"), -1), options_.system)), of_astra_);
+        TRY(astra::parse_system(to_json(*files.find("system"), -1), options_.system, /*line*/ 0)),
+        of_astra_);
   }
 
   Result<Row> point(int64_t point) const {
