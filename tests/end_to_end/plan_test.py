@@ -143,7 +143,12 @@ class Plan(Case):
         second = '[[cluster.datacenter]]\nname = "paris"\ndevice = "emulated:a100-80g"\ndevices_per_node = 2\n' \
             '[[cluster.wan]]\nbetween = ["oregon", "paris"]\none_way_latency = "20 ms"\nnode_pair_limit = "5 Gbps"\n'
         apart = self.write("apart.toml", TWO_STAGES[:TWO_STAGES.index("[parallelism]")] + second + too_much)
-        self.refused(3, ["memory", "largest: the model of [prefill]"], "plan", apart)
+        self.refused(3, ["memory", "largest: the model of [prefill]", "try a smaller memory in [prefill]"], "plan", apart)
+        self.refused(3, ["try a smaller memory in [prefill]"], "plan", apart, "--across")
+        apart = [self.write(f"apart{i}.toml", TWO_STAGES[:TWO_STAGES.index("[parallelism]")] + second + text)
+                 for i, text in enumerate(("", prefill.format("17 GB")))]
+        before, after = (max(stage["memory_bytes"] for stage in self.json("plan", job)["best"]["placement"]) for job in apart)
+        self.assertAlmostEqual(after - before, 17e9, delta=1)
 
     def test_samples_and_labels_stay_where_they_are(self):
         """Over several datacenters: the pipeline begins and ends there, and what is written says so again."""

@@ -22,6 +22,7 @@
 #include "decide/geo/mixed.h"
 #include "decide/search/best_plan.h"
 #include "decide/search/space.h"
+#include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/worth.h"
 #include "predict/sim/simulate.h"
@@ -660,10 +661,10 @@ class Search {
       return failed(text,
                     "tombolo plan, which compares stages across and single datacenters by a "
                     "closed form; or --objective time, which takes fewer microbatches each");
-    return infeasible(text, plan::has_fixed_ends(open_.job.parallelism)
-                                ? "more datacenters in first_stage_in and last_stage_in, more "
-                                  "devices, or devices with more memory"
-                                : "more devices, or devices with more memory");
+    std::string hint = cost::less_prefill(open_.job);
+    if (plan::has_fixed_ends(open_.job.parallelism))
+      hint += "more datacenters in first_stage_in and last_stage_in, ";
+    return infeasible(text, hint + "more devices, or devices with more memory");
   }
 
   // A simulation takes 2.5 kB for each pass.

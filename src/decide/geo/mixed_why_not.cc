@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "predict/cost/memory_remedy.h"
 #include "spec/plan/pipeline_ends.h"
 
 namespace tombolo::geo {
@@ -212,7 +213,8 @@ Error MixedWhyNotBook::infeasible() const {
     return {ErrorCode::kInfeasible,
             fmt::format("{}: nothing fits: {}", file, miss(all_)),
             {},
-            "more devices or more memory, recompute = \"full\", or a smaller micro_batch"};
+            cost::less_prefill(task_.open.job) +
+                "more devices or more memory, recompute = \"full\", or a smaller micro_batch"};
   }
   // What memory lacks in other places says nothing here.
   return {ErrorCode::kInfeasible,

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "predict/cost/collective.h"
+#include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
 #include "predict/ledger/plan_ledger.h"
 #include "spec/plan/pipeline_ends.h"
@@ -257,26 +258,29 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
                               int64_t microbatches, SelectionJob& out) {
   const Job& job = open.job;
   const cluster::Datacenter& tight = tightest(datacenters);
-  const auto needs = [&](const char* what, Bytes bytes, int64_t partitions) {
-    return fmt::format("{} {} with {} partitions, a {} has {}", what, brief(bytes), partitions,
-                       tight.device.name, brief(tight.device.memory));
+  const auto needs = [&](const std::string& what, Bytes bytes, int64_t partitions) {
+    return fmt::format("{} {} with {} partitions, and {} devices have {}{}", what, brief(bytes),
+                       partitions, tight.device.name, brief(tight.device.memory),
+                       job.parallelism.zero > 0
+                           ? fmt::format("; zero = {} is not counted", job.parallelism.zero)
+                           : "");
   };
+  const std::string with = job.prefill ? " with the model of [prefill]" : "";
   std::optional<int64_t> stated = selection_or_default(job).partitions;
   if (!stated) stated = open.fixed.pipeline;
   if (stated) {
     if (!job.model || job.stage_times) return *stated;
     const Stages stages = TRY(price_stages(job, tight, *stated, microbatches));
     if (stages.state > tight.device.memory) {
-      return infeasible(needs(job.prefill ? "weights, gradients, optimizer and workspace of a "
-                                            "stage, with the model of [prefill], need"
-                                          : "weights, gradients, optimizer and workspace of a "
-                                            "stage need",
-                              stages.state, *stated),
-                        "more selection.partitions");
+      return infeasible(
+          needs("weights, gradients, optimizer and workspace of a stage" + with + " need",
+                stages.state, *stated),
+          cost::less_prefill(job) + "more selection.partitions");
     }
     if (stages.memory > tight.device.memory) {
-      out.notes.push_back(needs("does not fit into memory with all its activations: a stage needs",
-                                stages.memory, *stated));
+      out.notes.push_back(
+          needs("does not fit into memory with all its activations: a stage" + with + " needs",
+                stages.memory, *stated));
     }
     return *stated;
   }
@@ -299,9 +303,10 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
                     partitions, brief(stages.memory), brief(tight.device.memory)));
     return partitions;
   }
-  return infeasible(needs("no number of partitions fits into memory: a stage needs", stages.memory,
-                          job.model->layers),
-                    "recompute = \"full\", a smaller micro_batch, or devices with more memory");
+  return infeasible(needs("no number of partitions fits into memory: a stage" + with + " needs",
+                          stages.memory, job.model->layers),
+                    cost::less_prefill(job) +
+                        "recompute = \"full\", a smaller micro_batch, or devices with more memory");
 }
 
 // What one pair of nodes can have, the path left out.

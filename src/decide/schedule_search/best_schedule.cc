@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "decide/schedule_search/schedule_candidates.h"
 #include "decide/schedule_search/why_schedule.h"
+#include "predict/cost/memory_remedy.h"
 #include "predict/sim/simulate.h"
 
 namespace tombolo::schedule_search {
@@ -61,11 +62,11 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
     if (share(worst) > 1) {
       return infeasible(
           fmt::format(
-              "no schedule fits in memory: at position {}, weights, gradients, optimizer{} and "
-              "workspace need {}, one microbatch {}, and {} has {}",
-              worst, line->prefill ? ", the model of [prefill]" : "", brief(standing(worst)),
+              "no schedule fits in memory: at position {}, weights, gradients, optimizer and "
+              "workspace{} need {}, one microbatch {}, and {} has {}",
+              worst, line->prefill ? " with the model of [prefill]" : "", brief(standing(worst)),
               brief(line->stages[worst].activations), device.name, brief(device.memory)),
-          "more stages, recompute = \"full\", or a smaller micro_batch");
+          cost::less_prefill(base) + "more stages, recompute = \"full\", or a smaller micro_batch");
     }
   }
   std::string obstacles;

@@ -18,4 +18,9 @@ namespace tombolo::cost {
 // a stage, some 3 s.
 std::string memory_remedy(const plan::Job& job, int64_t passes_max = 10'000'000);
 
+// What to try first where a job with [prefill] does not fit; nothing of a job without.
+inline std::string less_prefill(const plan::Decisions& asked) {
+  return asked.prefill ? "a smaller memory in [prefill], " : "";
+}
+
 }  // namespace tombolo::cost
