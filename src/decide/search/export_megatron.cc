@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "decide/search/export_words.h"
+#include "predict/cost/constants.h"
 
 namespace tombolo::search {
 namespace {
@@ -47,9 +48,8 @@ class MegatronArguments {
         note(fmt::format("zero = {}: Megatron-FSDP runs without a pipeline", p.zero));
     }
     if (p.zero >= 1) flag("use-distributed-optimizer");
-    // Every stack's constants count these as hidden (StackConstants::gradient_overlap); Megatron waits
-    // unless told otherwise.
-    if (p.data * p.context > 1) {
+    // Megatron waits for these unless told otherwise, and predictions may count them as hidden.
+    if (p.data * p.context > 1 && hides_gradients()) {
       flag("overlap-grad-reduce");
       if (p.zero >= 1) flag("overlap-param-gather");
     }
@@ -61,6 +61,13 @@ class MegatronArguments {
                       "tp-cp-ep-pp-dp",
                       p.order));
     }
+  }
+
+  bool hides_gradients() const {
+    for (const cost::StackConstants& stack : cost::constant_files().stacks) {
+      if (stack.name == job_.training.stack) return stack.gradient_overlap > 0;
+    }
+    return false;
   }
 
   // Megatron runs 1F1B, interleaved where a rank has several stages, and no other schedule.

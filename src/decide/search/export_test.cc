@@ -262,6 +262,23 @@ TEST(Export, MegatronPadsNoVocabularyThatDivides) {
                                                 "multiple of tensor = 2"));
 }
 
+// Where the stack's constants hide gradients, and where there are any to sum.
+TEST(Export, MegatronHidesWhatThePredictionHides) {
+  const auto overlaps = [](int64_t data, int64_t zero, const char* stack) {
+    plan::Job j = preset_job("llama3-8b");
+    j.training.stack = stack;
+    j.parallelism.data = data;
+    j.parallelism.zero = zero;
+    const std::string text = to_megatron(j).text;
+    return std::pair(text.find("--overlap-grad-reduce\n") != text.npos,
+                     text.find("--overlap-param-gather\n") != text.npos);
+  };
+  EXPECT_EQ(overlaps(8, 1, "megatron"), std::pair(true, true));
+  EXPECT_EQ(overlaps(8, 0, "megatron"), std::pair(true, false));
+  EXPECT_EQ(overlaps(1, 0, "megatron"), std::pair(false, false));
+  EXPECT_EQ(overlaps(8, 1, "megatron-2022"), std::pair(false, false));
+}
+
 TEST(Export, MegatronHasNoLayerNormWithoutBiases) {
   plan::Job j = preset_job("mpt-7b");
   EXPECT_THAT(to_megatron(j).notes, IsEmpty());
