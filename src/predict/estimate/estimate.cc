@@ -238,9 +238,11 @@ void note_few_microbatches(const plan::Plan& plan, std::vector<std::string>& not
 
 // What 1F1B and GPipe keep on the first stage, where [stage_times] has memory for fewer.
 void note_in_flight(const plan::Plan& plan, std::vector<std::string>& notes) {
-  if (!plan.in_flight) return;
-  const auto stages = std::ssize(plan.stages);
   const layout::ScheduleKind schedule = plan.parallelism.schedule;
+  const bool known = traits_of(schedule).has(layout::kClosedForm) ||
+                     traits_of(schedule).has(layout::kAllForwardsFirst);
+  if (!plan.in_flight || !known || plan.parallelism.virtual_stages > 1) return;
+  const auto stages = std::ssize(plan.stages);
   const int64_t kept = traits_of(schedule).has(layout::kAllForwardsFirst)
                            ? plan.microbatches()
                            : std::min<int64_t>(plan.microbatches(), stages);
