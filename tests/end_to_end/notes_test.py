@@ -84,6 +84,19 @@ class Notes(Case):
         self.assertIn(words, self.json("estimate", job)["notes"])
         self.refused(3, ["1f1b keeps 2 microbatches in flight there, and [stage_times].in_flight is 1"], "simulate", job)
 
+    def test_selective_recomputation_that_is_none(self):
+        """Over two datacenters: left out with fused attention, tried by a stack without, taken where the job has it."""
+        second = '[[cluster.datacenter]]\nname = "b"\ndevice = "v100-16g"\nnodes = 2\ndevices_per_node = 4\n' \
+            '[[cluster.wan]]\nbetween = ["a", "b"]\none_way_latency = "10 ms"\nnode_pair_limit = "5 Gbps"\n'
+        job = V100.format(precision="fp16").replace("[training]\n", second + "[training]\n{}\n").replace(
+            "tensor = 4\npipeline = 1\ndata = 2", "tensor = 1\ndata = 2\nzero = 0")
+        note = 'recompute = "selective" is not tried: with fused attention it is the same as none'
+        for keys, tried in (("", False), ('stack = "megatron-2022"', True)):
+            answer = self.json("plan", self.write("job.toml", job.format(keys)), "--simulate-for", 0)
+            self.assertEqual((note not in answer["notes"], "recompute selective" in str(answer["why_not"])), (tried, tried), keys)
+        answer = self.json("plan", self.write("job.toml", job.format('recompute = "selective"')), "--simulate-for", 0)
+        self.assertEqual((answer["best"]["parallelism"]["recompute"], note in answer["notes"]), ("selective", False))
+
     def test_zero_where_it_is_left_out(self):
         job = self.write("job.toml", V100.format(precision="fp16") + "zero = 3\n")
         self.assertIn("left out: what zero = 3 gathers", " ".join(self.json("strand", job)["notes"]))

@@ -323,8 +323,8 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   note_pipeline(job, answer.notes);
   if (job.parallelism.zero == 3 && c.replicas() > 1)
     answer.notes.emplace_back(
-        "left out: what zero = 3 gathers and sums in every layer; the two passes are those of "
-        "weights that are there");
+        "left out: what zero = 3 gathers and sums in every layer; both passes are timed as if it "
+        "did not");
   return answer;
 }
 

@@ -353,6 +353,19 @@ std::optional<std::string> note_on_zero(const Decisions& asked) {
          "they are summed once, as with zero = 1";
 }
 
+// What the laws count as AdamW's.
+static std::optional<std::string> note_on_optimizer(const Decisions& asked) {
+  const Optimizer& optimizer = asked.optimizer;
+  const double kCounted = Training{}.optimizer_bytes_per_parameter;
+  if (optimizer.name_in_use() == OptimizerName::kAdamW ||
+      asked.training.optimizer_bytes_per_parameter != kCounted)
+    return {};
+  return fmt::format(
+      "optimizer.name = \"{}\": its memory is counted as AdamW's, unless "
+      "training.optimizer_bytes_per_parameter is another number than {:g}",
+      to_name(optimizer.name_in_use()), kCounted);
+}
+
 Result<Job> job_from_value(const Value& value, const std::string& file) {
   if (value.find("datacenter") && !value.find("cluster")) {
     const std::string at = value.line ? fmt::format("{}:{}", file, value.line) : file;
@@ -383,13 +396,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   if (!job.parallelism.strands_profile.empty() && !job.parallelism.strands)
     job.notes.push_back("[parallelism] strands_profile has no effect without strands = true");
   if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));
-  if (job.model && job.optimizer.name_in_use() != OptimizerName::kAdamW &&
-      job.training.optimizer_bytes_per_parameter == Training{}.optimizer_bytes_per_parameter) {
-    job.notes.push_back(
-        fmt::format("optimizer.name = \"{}\": its memory is counted as AdamW's, unless "
-                    "training.optimizer_bytes_per_parameter says how much it is",
-                    to_name(job.optimizer.name_in_use())));
-  }
+  if (auto note = note_on_optimizer(job); note && job.model) job.notes.push_back(*std::move(note));
   if (job.stage_times && job.stage_times->recompute.empty() &&
       job.training.recompute != model::Recompute::kNone) {
     job.notes.push_back(fmt::format(
