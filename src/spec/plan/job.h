@@ -87,7 +87,7 @@ std::vector<std::string> notes_on_wan(const cluster::Cluster& cluster);
 //
 // Everything is resolved: the model field by field, the cluster in the file, a device by name where
 // the catalog has it. Paths are written relative to the folder of the new file. Reads back equal by
-// parse_job, but for the notes; [stage_times] are left out.
+// parse_job, but for the notes.
 //
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
