@@ -223,6 +223,13 @@ TEST(ClusterFile, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("\"40 ms\"", "\"-40 ms\""), HasSubstr("must not be negative"));
 }
 
+// The descriptions of scale_up and scale_out say so.
+TEST(Cluster, ADatacenterThatNamesNoNetworks) {
+  const Datacenter datacenter;
+  EXPECT_EQ(datacenter.scale_up.bandwidth, 300_GBps);
+  EXPECT_EQ(datacenter.scale_out.bandwidth, 25_GBps);
+}
+
 TEST(Cluster, CallersKeepTheirPromises) {
   WanLink link{.between = {"oregon"}};
   EXPECT_DEATH(link.joins("oregon", "paris"), "a WAN link between 1 datacenters");

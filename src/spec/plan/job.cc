@@ -353,17 +353,17 @@ std::optional<std::string> note_on_zero(const Decisions& asked) {
          "they are summed once, as with zero = 1";
 }
 
-// What the laws count as AdamW's.
+// Laws count what the stack keeps for AdamW, unless the job states another number of bytes.
 static std::optional<std::string> note_on_optimizer(const Decisions& asked) {
   const Optimizer& optimizer = asked.optimizer;
-  const double kCounted = Training{}.optimizer_bytes_per_parameter;
+  const double counted = Training{}.optimizer_bytes_per_parameter;
   if (optimizer.name_in_use() == OptimizerName::kAdamW ||
-      asked.training.optimizer_bytes_per_parameter != kCounted)
+      asked.training.optimizer_bytes_per_parameter != counted)
     return {};
   return fmt::format(
       "optimizer.name = \"{}\": its memory is counted as AdamW's, unless "
       "training.optimizer_bytes_per_parameter is another number than {:g}",
-      to_name(optimizer.name_in_use()), kCounted);
+      to_name(optimizer.name_in_use()), counted);
 }
 
 Result<Job> job_from_value(const Value& value, const std::string& file) {
